@@ -1,0 +1,160 @@
+#pragma once
+
+// The closed set of things an op can be: what each kernel reads, writes and is sized by. One table
+// says it all; the executor adds a function per kernel, the cost model a demand, and nothing else
+// in the project knows how many there are.
+//
+// Legend of extents: T tokens, E model width, V vocabulary, H query heads, K key/value heads,
+// D head size, F ffn width, X experts, k experts per token, R routed rows, C tokens of a loss
+// chunk.
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace xt {
+
+enum class Kernel : std::uint8_t {
+  embedding,
+  embedding_backward,
+  rms_norm,
+  rms_norm_backward,
+  matmul,
+  matmul_input_backward,
+  matmul_input_backward_add,
+  matmul_weight_backward,
+  matmul_weight_backward_add,
+  rope_table,
+  rope,
+  rope_backward,
+  attention,
+  attention_backward,
+  add,
+  swiglu,
+  swiglu_backward,
+  softmax_top_k,
+  softmax_top_k_backward,
+  sort_rows,
+  permute,
+  permute_backward_add,
+  unpermute,
+  unpermute_backward,
+  regroup,
+  ungroup,
+  grouped_matmul,
+  grouped_matmul_input_backward,
+  grouped_matmul_weight_backward,
+  cross_entropy,
+  fill_zero,
+  cast,
+  square_sum,
+  clip,
+  adamw,
+  all_gather,
+  reduce_scatter,
+  all_reduce,
+  exchange_counts,
+  all_to_all,
+  copy_to_host,
+  copy_to_device,
+  bind_rows,
+};
+
+/// What kind of machine part a kernel keeps busy; the cost model has one file per class.
+enum class KernelClass : std::uint8_t {
+  matrix,
+  grouped_matrix,
+  attention,
+  memory_bound,
+  collective,
+  copy,
+  host
+};
+
+/// One kernel's fixed roles. Outputs that are read before they are written are marked `in place`
+/// by a trailing `!`. Roles and extents are separated by blanks.
+struct KernelRow {
+  Kernel kernel;
+  std::string_view name;
+  KernelClass kernel_class;
+  std::string_view inputs;
+  std::string_view outputs;
+  std::string_view extents;
+};
+
+// clang-format off
+inline constexpr std::array<KernelRow, 43> kernel_rows = {{
+    {Kernel::embedding, "embedding", KernelClass::memory_bound, "tokens[T] weight[V,E]", "y[T,E]", "T E V"},
+    {Kernel::embedding_backward, "embedding_backward", KernelClass::memory_bound, "dy[T,E] tokens[T]", "dweight[V,E]!", "T E V"},
+    {Kernel::rms_norm, "rms_norm", KernelClass::memory_bound, "x[T,E] weight[E]", "y[T,E] rstd[T]", "T E"},
+    {Kernel::rms_norm_backward, "rms_norm_backward", KernelClass::memory_bound, "dy[T,E] x[T,E] weight[E] rstd[T]", "dx[T,E] dweight[E]", "T E"},
+    {Kernel::matmul, "matmul", KernelClass::matrix, "x[m,k] weight[n,k]", "y[m,n]", "m n k"},
+    {Kernel::matmul_input_backward, "matmul_input_backward", KernelClass::matrix, "dy[m,n] weight[n,k]", "dx[m,k]", "m n k"},
+    {Kernel::matmul_input_backward_add, "matmul_input_backward_add", KernelClass::matrix, "dy[m,n] weight[n,k]", "dx[m,k]!", "m n k"},
+    {Kernel::matmul_weight_backward, "matmul_weight_backward", KernelClass::matrix, "dy[m,n] x[m,k]", "dweight[n,k]", "m n k"},
+    {Kernel::matmul_weight_backward_add, "matmul_weight_backward_add", KernelClass::matrix, "dy[m,n] x[m,k]", "dweight[n,k]!", "m n k"},
+    {Kernel::rope_table, "rope_table", KernelClass::memory_bound, "positions[T]", "table[T,D]", "T D"},
+    {Kernel::rope, "rope", KernelClass::memory_bound, "table[T,D]", "x[T,H,D]!", "T H D"},
+    {Kernel::rope_backward, "rope_backward", KernelClass::memory_bound, "table[T,D]", "dx[T,H,D]!", "T H D"},
+    {Kernel::attention, "attention", KernelClass::attention, "q[T,H,D] k[T,K,D] v[T,K,D] boundaries", "o[T,H,D] lse[T,H]", "T H K D sum_squared_lengths longest_sample"},
+    {Kernel::attention_backward, "attention_backward", KernelClass::attention, "do[T,H,D] q[T,H,D] k[T,K,D] v[T,K,D] o[T,H,D] lse[T,H] boundaries", "dq[T,H,D] dk[T,K,D] dv[T,K,D]", "T H K D sum_squared_lengths longest_sample"},
+    {Kernel::add, "add", KernelClass::memory_bound, "x", "y!", "elements"},
+    {Kernel::swiglu, "swiglu", KernelClass::memory_bound, "gate_up[T,2F]", "act[T,F]", "T F"},
+    {Kernel::swiglu_backward, "swiglu_backward", KernelClass::memory_bound, "dact[T,F] gate_up[T,2F]", "dgate_up[T,2F]", "T F"},
+    {Kernel::softmax_top_k, "softmax_top_k", KernelClass::memory_bound, "logits[T,X]", "weights[T,k] indices[T,k]", "T X k"},
+    {Kernel::softmax_top_k_backward, "softmax_top_k_backward", KernelClass::memory_bound, "dweights[T,k] logits[T,X] indices[T,k]", "dlogits[T,X]", "T X k"},
+    {Kernel::sort_rows, "sort_rows", KernelClass::memory_bound, "indices[T,k]", "order[T*k] counts[1,X]", "T X k"},
+    {Kernel::permute, "permute", KernelClass::memory_bound, "x[T,E] order[R]", "rows[R,E]", "T E k"},
+    {Kernel::permute_backward_add, "permute_backward_add", KernelClass::memory_bound, "drows[R,E] order[R]", "dx[T,E]!", "T E k"},
+    {Kernel::unpermute, "unpermute", KernelClass::memory_bound, "rows[R,E] order[R] weights[T,k]", "y[T,E]", "T E k"},
+    {Kernel::unpermute_backward, "unpermute_backward", KernelClass::memory_bound, "dy[T,E] rows[R,E] order[R] weights[T,k]", "drows[R,E] dweights[T,k]", "T E k"},
+    {Kernel::regroup, "regroup", KernelClass::memory_bound, "rows[R,E] counts[ep,X]", "grouped[R,E]", "R E ep X"},
+    {Kernel::ungroup, "ungroup", KernelClass::memory_bound, "grouped[R,E] counts[ep,X]", "rows[R,E]", "R E ep X"},
+    {Kernel::grouped_matmul, "grouped_matmul", KernelClass::grouped_matrix, "x[R,k] weight[X,n,k] counts[ep,X]", "y[R,n]", "R n k X"},
+    {Kernel::grouped_matmul_input_backward, "grouped_matmul_input_backward", KernelClass::grouped_matrix, "dy[R,n] weight[X,n,k] counts[ep,X]", "dx[R,k]", "R n k X"},
+    {Kernel::grouped_matmul_weight_backward, "grouped_matmul_weight_backward", KernelClass::grouped_matrix, "dy[R,n] x[R,k] counts[ep,X]", "dweight[X,n,k]", "R n k X"},
+    {Kernel::cross_entropy, "cross_entropy", KernelClass::memory_bound, "labels[C]", "logits[C,V]! loss[1]!", "C V"},
+    {Kernel::fill_zero, "fill_zero", KernelClass::memory_bound, "", "x", "elements"},
+    {Kernel::cast, "cast", KernelClass::memory_bound, "x", "y", "elements"},
+    {Kernel::square_sum, "square_sum", KernelClass::memory_bound, "x", "sum[1]!", "elements"},
+    {Kernel::clip, "clip", KernelClass::memory_bound, "sum[1]", "x!", "elements"},
+    {Kernel::adamw, "adamw", KernelClass::memory_bound, "gradient", "parameter! exp_avg! exp_avg_sq!", "elements"},
+    {Kernel::all_gather, "all_gather", KernelClass::collective, "shard", "full", "elements"},
+    {Kernel::reduce_scatter, "reduce_scatter", KernelClass::collective, "full", "shard scratch", "elements"},
+    {Kernel::all_reduce, "all_reduce", KernelClass::collective, "", "x!", "elements"},
+    {Kernel::exchange_counts, "exchange_counts", KernelClass::collective, "counts[1,X]", "received[ep,X/ep]", "elements"},
+    {Kernel::all_to_all, "all_to_all", KernelClass::collective, "rows[R,E] sent_counts received_counts", "received[R,E]", "sent_rows received_rows E"},
+    {Kernel::copy_to_host, "copy_to_host", KernelClass::copy, "x", "host", "elements"},
+    {Kernel::copy_to_device, "copy_to_device", KernelClass::copy, "host", "x", "elements"},
+    {Kernel::bind_rows, "bind_rows", KernelClass::host, "counts[ep,X]", "", ""},
+}};
+// clang-format on
+
+inline constexpr std::size_t n_kernels = kernel_rows.size();
+
+/// The table row of `kernel`.
+constexpr const KernelRow& row(Kernel kernel) {
+  return kernel_rows[static_cast<std::size_t>(kernel)];
+}
+
+/// The spelling used in files, tables and traces.
+constexpr std::string_view name(Kernel kernel) { return row(kernel).name; }
+
+/// What kind of machine part `kernel` keeps busy.
+constexpr KernelClass kernel_class(Kernel kernel) { return row(kernel).kernel_class; }
+
+static_assert([] {
+  for (std::size_t i = 0; i < n_kernels; ++i)
+    if (static_cast<std::size_t>(kernel_rows[i].kernel) != i) return false;
+  return n_kernels == static_cast<std::size_t>(Kernel::bind_rows) + 1;
+}());
+
+/// The kernel spelt `text`, if there is one.
+constexpr std::optional<Kernel> kernel_named(std::string_view text) {
+  for (const KernelRow& candidate : kernel_rows)
+    if (candidate.name == text) return candidate.kernel;
+  return std::nullopt;
+}
+
+}  // namespace xt

@@ -59,6 +59,7 @@ enum class Kernel : std::uint8_t {
   copy_to_host,
   copy_to_device,
   bind_rows,
+  wait,
 };
 
 /// What kind of machine part a kernel keeps busy; the cost model has one file per class.
@@ -84,7 +85,7 @@ struct KernelRow {
 };
 
 // clang-format off
-inline constexpr std::array<KernelRow, 43> kernel_rows = {{
+inline constexpr std::array<KernelRow, 44> kernel_rows = {{
     {Kernel::embedding, "embedding", KernelClass::memory_bound, "tokens[T] weight[V,E]", "y[T,E]", "T E V"},
     {Kernel::embedding_backward, "embedding_backward", KernelClass::memory_bound, "dy[T,E] tokens[T]", "dweight[V,E]!", "T E V"},
     {Kernel::rms_norm, "rms_norm", KernelClass::memory_bound, "x[T,E] weight[E]", "y[T,E] rstd[T]", "T E"},
@@ -128,6 +129,7 @@ inline constexpr std::array<KernelRow, 43> kernel_rows = {{
     {Kernel::copy_to_host, "copy_to_host", KernelClass::copy, "x", "host", "elements"},
     {Kernel::copy_to_device, "copy_to_device", KernelClass::copy, "host", "x", "elements"},
     {Kernel::bind_rows, "bind_rows", KernelClass::host, "counts[ep,X]", "", ""},
+    {Kernel::wait, "wait", KernelClass::host, "", "", ""},
 }};
 // clang-format on
 
@@ -147,7 +149,7 @@ constexpr KernelClass kernel_class(Kernel kernel) { return row(kernel).kernel_cl
 static_assert([] {
   for (std::size_t i = 0; i < n_kernels; ++i)
     if (static_cast<std::size_t>(kernel_rows[i].kernel) != i) return false;
-  return n_kernels == static_cast<std::size_t>(Kernel::bind_rows) + 1;
+  return n_kernels == static_cast<std::size_t>(Kernel::wait) + 1;
 }());
 
 /// The kernel spelt `text`, if there is one.

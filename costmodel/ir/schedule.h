@@ -7,7 +7,9 @@
 // The rules that hold in every schedule (verify() checks each):
 //   1. A dependency points to an earlier op; lanes are in-order queues.
 //   2. A buffer begins with its first writer and is read only after it was written.
-//   3. A buffer ends after an op of its own lane whose dependencies cover every user of the buffer.
+//   3. A buffer ends after an op of its own lane, or of the host lane, whose dependencies cover
+//   every
+//      user of the buffer.
 //   4. All ranks issue the same ops in the same order, so collectives cannot cross.
 //   5. A section that repeats leaves memory as it found it.
 
@@ -206,6 +208,11 @@ struct Schedule {
   }
   std::span<const BufferId> outputs(const Op& of) const {
     return {operands.data() + of.first_operand + of.n_inputs, of.n_outputs};
+  }
+  /// Inputs, then outputs.
+  std::span<const BufferId> operands_of(const Op& of) const {
+    return {operands.data() + of.first_operand,
+            static_cast<std::size_t>(of.n_inputs) + of.n_outputs};
   }
   std::span<const OpId> dependencies_of(const Op& of) const {
     return {dependencies.data() + of.first_dependency, of.n_dependencies};

@@ -1,0 +1,88 @@
+#include "costmodel/ir/account.h"
+
+#include <algorithm>
+
+namespace xt {
+namespace {
+
+struct Span {
+  Instant start;
+  Instant end;
+};
+
+// Sorted spans without overlaps.
+std::vector<Span> merged(std::vector<Span> spans) {
+  std::sort(spans.begin(), spans.end(),
+            [](const Span& a, const Span& b) { return a.start < b.start; });
+  std::vector<Span> result;
+  for (const Span& span : spans) {
+    if (!result.empty() && span.start <= result.back().end) {
+      result.back().end = std::max(result.back().end, span.end);
+    } else {
+      result.push_back(span);
+    }
+  }
+  return result;
+}
+
+Duration length(const std::vector<Span>& spans) {
+  Duration sum{};
+  for (const Span& span : spans) sum += span.end - span.start;
+  return sum;
+}
+
+// How much of `spans` lies inside `cover`; both sorted and without overlaps.
+Duration common(const std::vector<Span>& spans, const std::vector<Span>& cover) {
+  Duration sum{};
+  std::size_t first = 0;
+  for (const Span& span : spans) {
+    while (first < cover.size() && cover[first].end <= span.start) ++first;
+    for (std::size_t i = first; i < cover.size() && cover[i].start < span.end; ++i)
+      sum += std::min(span.end, cover[i].end) - std::max(span.start, cover[i].start);
+  }
+  return sum;
+}
+
+}  // namespace
+
+std::optional<Traffic> traffic_of(Kernel kernel) {
+  if (kernel == Kernel::all_gather) return Traffic::all_gather;
+  if (kernel == Kernel::reduce_scatter) return Traffic::reduce_scatter;
+  if (kernel == Kernel::all_reduce) return Traffic::all_reduce;
+  if (kernel == Kernel::all_to_all || kernel == Kernel::exchange_counts) return Traffic::all_to_all;
+  if (kernel == Kernel::copy_to_host) return Traffic::swap_out;
+  if (kernel == Kernel::copy_to_device) return Traffic::swap_in;
+  return std::nullopt;
+}
+
+StepAccount account(const Schedule& schedule, const Timeline& timeline) {
+  StepAccount result;
+  std::vector<Span> compute;
+  std::vector<Span> busy;
+  std::array<std::vector<Span>, n_traffic> traffic;
+  for (const Event& event : timeline.events) {
+    const Op& op = schedule.op(event.op);
+    const Span span{event.start, event.end};
+    if (const auto kind = traffic_of(schedule.work(op).kernel)) {
+      traffic[static_cast<std::size_t>(*kind)].push_back(span);
+      busy.push_back(span);
+    } else if (op.lane == Lane::compute) {
+      compute.push_back(span);
+      busy.push_back(span);
+      result.phases[static_cast<std::size_t>(op.origin.phase)] += to_seconds(span.end - span.start);
+    }
+  }
+  compute = merged(std::move(compute));
+  result.step = to_seconds(makespan(timeline));
+  result.compute = to_seconds(length(compute));
+  result.idle = result.step - to_seconds(length(merged(std::move(busy))));
+  for (std::size_t kind = 0; kind < n_traffic; ++kind) {
+    const std::vector<Span> spans = merged(std::move(traffic[kind]));
+    const Duration total = length(spans);
+    result.traffic[kind].total = to_seconds(total);
+    result.traffic[kind].exposed = to_seconds(total - common(spans, compute));
+  }
+  return result;
+}
+
+}  // namespace xt

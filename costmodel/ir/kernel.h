@@ -115,7 +115,7 @@ inline constexpr std::array<KernelRow, 44> kernel_rows = {{
     {Kernel::grouped_matmul, "grouped_matmul", KernelClass::grouped_matrix, "x[R,k] weight[X,n,k] counts[ep,X]", "y[R,n]", "R n k X"},
     {Kernel::grouped_matmul_input_backward, "grouped_matmul_input_backward", KernelClass::grouped_matrix, "dy[R,n] weight[X,n,k] counts[ep,X]", "dx[R,k]", "R n k X"},
     {Kernel::grouped_matmul_weight_backward, "grouped_matmul_weight_backward", KernelClass::grouped_matrix, "dy[R,n] x[R,k] counts[ep,X]", "dweight[X,n,k]", "R n k X"},
-    {Kernel::cross_entropy, "cross_entropy", KernelClass::memory_bound, "labels[C]", "logits[C,V]! loss[1]!", "C V"},
+    {Kernel::cross_entropy, "cross_entropy", KernelClass::memory_bound, "labels[C] valid_tokens[1]", "logits[C,V]! loss[1]!", "C V"},
     {Kernel::fill_zero, "fill_zero", KernelClass::memory_bound, "", "x", "elements"},
     {Kernel::cast, "cast", KernelClass::memory_bound, "x", "y", "elements"},
     {Kernel::square_sum, "square_sum", KernelClass::memory_bound, "x", "sum[1]!", "elements"},

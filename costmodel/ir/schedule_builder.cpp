@@ -59,6 +59,7 @@ BufferId ScheduleBuilder::resident(const TensorSpec& spec) {
   buffer.dtype = spec.dtype;
   buffer.space = spec.space;
   buffer.category = spec.category;
+  buffer.lane = spec.lane;
   buffer.kind = BufferKind::resident;
   return add_buffer(buffer);
 }

@@ -23,6 +23,7 @@ struct TensorSpec {
   DType dtype = DType::fp32;
   MemoryCategory category = MemoryCategory::other;
   Space space = Space::device;
+  Lane lane = Lane::compute;
 };
 
 /// Temporaries of a kernel call that are alive at once.

@@ -1,0 +1,126 @@
+#pragma once
+
+// What a model computes, forward and backward, before anybody decides where and when: blocks of ops
+// on values. Equal layers share one block. Knows no strategy, no rank and no machine.
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "costmodel/ir/schedule.h"
+
+namespace xt {
+
+enum class ValueId : std::uint16_t {};
+
+/// What a value of a block stands for.
+enum class ValueRole : std::uint8_t {
+  activation,
+  input,            ///< the block's input
+  input_gradient,   ///< the gradient that the backward pass hands down
+  output,           ///< the block's output
+  output_gradient,  ///< the gradient that the backward pass is given
+  parameter,
+  parameter_gradient,
+  tokens,
+  boundaries,
+  rope_table
+};
+
+/// A tensor of a block. Symbolic extents are SymbolKinds, `Extent::of(SymbolId(kind))`, until
+/// lowering knows which layer they belong to.
+struct GraphValue {
+  std::array<Extent, 3> shape{1, 1, 1};
+  DType dtype = DType::fp32;
+  ValueRole role = ValueRole::activation;
+  bool is_recorded = false;  ///< kept from the forward pass when the rest is recomputed
+};
+
+struct GraphOp {
+  Work work;
+  Lane lane = Lane::compute;
+  std::uint8_t part = 0;
+  std::vector<ValueId> inputs;
+  std::vector<ValueId> outputs;
+};
+
+/// One tensor of the published weights inside a parameter value.
+struct Piece {
+  std::string name;  ///< below the layer's prefix; `{}` stands for the global expert index
+  std::array<std::int64_t, 3> shape{1, 1, 1};
+  std::int32_t n_dimensions = 1;
+  std::int32_t expert = -1;  ///< local expert, or −1
+  std::int64_t offset_elements = 0;
+};
+
+struct GraphParameter {
+  ValueId value{};
+  ValueId gradient{};
+  bool is_expert = false;
+  std::int64_t elements = 0;
+  std::int64_t largest_piece = 0;  ///< elements of its largest published tensor
+  std::vector<Piece> pieces;
+};
+
+/// A run of ops with one input and one output.
+struct Block {
+  std::string prefix;  ///< of the parameters' names; `{}` stands for the layer
+  std::vector<GraphValue> values;
+  std::vector<GraphParameter> parameters;
+  std::vector<GraphOp> forward;
+  std::vector<GraphOp> backward;
+};
+
+/// Everything one micro-step of a decoder computes on one rank.
+struct OpGraph {
+  std::vector<std::string> parts;
+  Block embedding;
+  std::vector<Block> decoder;         ///< distinct decoder layers
+  std::vector<std::uint16_t> layers;  ///< index into `decoder`, per layer
+  Block head;                         ///< final norm and lm_head; ops are the loss's, see lower
+  bool ties_embedding = false;
+  std::int64_t tokens = 0;
+  std::int64_t width = 0;
+  std::int64_t vocabulary = 0;
+  std::int64_t head_dim = 0;
+  DType dtype = DType::fp32;
+  ModelConstants constants;
+};
+
+/// Writes one block; the values of ops are made as they are named.
+class BlockWriter {
+ public:
+  BlockWriter(OpGraph& graph, Block& block) : graph_(graph), block_(block) {}
+
+  ValueId value(std::array<Extent, 3> shape, ValueRole role = ValueRole::activation);
+  ValueId value(std::array<Extent, 3> shape, DType dtype, bool is_recorded = false);
+  /// A parameter made of `pieces`, with its gradient.
+  const GraphParameter& parameter(std::array<std::int64_t, 3> shape, bool is_expert,
+                                  std::vector<Piece> pieces);
+  void forward(Kernel kernel, std::string_view part, std::initializer_list<Extent> extents,
+               std::initializer_list<ValueId> inputs, std::initializer_list<ValueId> outputs,
+               Lane lane = Lane::compute);
+  void backward(Kernel kernel, std::string_view part, std::initializer_list<Extent> extents,
+                std::initializer_list<ValueId> inputs, std::initializer_list<ValueId> outputs,
+                Lane lane = Lane::compute);
+
+ private:
+  GraphOp op(Kernel kernel, std::string_view part, std::initializer_list<Extent> extents,
+             std::initializer_list<ValueId> inputs, std::initializer_list<ValueId> outputs,
+             Lane lane);
+
+  OpGraph& graph_;
+  Block& block_;
+};
+
+/// Which forward ops must run again before the backward pass, if only the input and the recorded
+/// values were kept.
+std::vector<bool> recomputed_ops(const Block& block);
+
+/// Elements of all parameters of all ranks: experts of a rank count `expert_parallel` times.
+std::int64_t count_parameters(const OpGraph& graph, std::int64_t expert_parallel);
+
+}  // namespace xt

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
-#include <optional>
 
 #include "costmodel/units/parse.h"
 
@@ -84,17 +83,21 @@ std::string format(FlopsPerByte intensity) {
 }
 
 std::string exact_in(const Dimension& dimension, double base) {
-  std::optional<std::string> best;
+  std::string best = fmt::format("{} {}", base, dimension.units.front().name);
+  std::size_t best_length = std::string::npos;
   for (const Unit& unit : dimension.units) {
     // Twelve digits are tried first so that 12 us does not come out as 11.999999999999998 us.
     for (const std::string& number :
          {fmt::format("{:.12g}", base / unit.factor), fmt::format("{}", base / unit.factor)}) {
       const std::string text = fmt::format("{} {}", number, unit.name);
-      const bool is_shorter = !best || text.size() <= best->size();
-      if (is_shorter && parse_in(dimension, text).value == base) best = text;
+      // 400 GB/s reads better than 0.4 TB/s.
+      const std::size_t length = text.size() + (number.starts_with("0.") ? 2 : 0);
+      if (length > best_length || parse_in(dimension, text).value != base) continue;
+      best = text;
+      best_length = length;
     }
   }
-  return best.value_or(fmt::format("{} {}", base, dimension.units.front().name));
+  return best;
 }
 
 std::string exact(Bytes bytes) {

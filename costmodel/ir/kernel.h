@@ -128,7 +128,7 @@ inline constexpr std::array<KernelRow, 44> kernel_rows = {{
     {Kernel::all_to_all, "all_to_all", KernelClass::collective, "rows[R,E] sent_counts received_counts", "received[R,E]", "sent_rows received_rows E"},
     {Kernel::copy_to_host, "copy_to_host", KernelClass::copy, "x", "host", "elements"},
     {Kernel::copy_to_device, "copy_to_device", KernelClass::copy, "host", "x", "elements"},
-    {Kernel::bind_rows, "bind_rows", KernelClass::host, "counts[ep,X]", "", ""},
+    {Kernel::bind_rows, "bind_rows", KernelClass::host, "counts[ep,X]", "", "rows_received"},
     {Kernel::wait, "wait", KernelClass::host, "", "", ""},
 }};
 // clang-format on

@@ -164,8 +164,9 @@ struct BatchBuffers {
   BufferId labels = no_buffer;
   BufferId positions = no_buffer;
   BufferId boundaries = no_buffer;
-  BufferId loss = no_buffer;       ///< sum of token losses, reduced over all ranks at the end
-  BufferId grad_norm = no_buffer;  ///< sum of squares of all gradients
+  BufferId valid_tokens = no_buffer;  ///< labels that count: of this rank before, of all after
+  BufferId loss = no_buffer;          ///< mean loss of the valid tokens of all ranks, at the end
+  BufferId grad_norm = no_buffer;     ///< sum of squares of all gradients, at the end
 
   auto operator<=>(const BatchBuffers&) const = default;
 };

@@ -169,6 +169,12 @@ OpId ScheduleBuilder::add(const OpSpec& spec) {
   return id;
 }
 
+void ScheduleBuilder::hold(BufferId buffer, OpId op) {
+  std::uint32_t& user =
+      users_[at(storage_[at(buffer)])].users[index(schedule_.op(op).lane)];
+  user = std::max(user, static_cast<std::uint32_t>(op) + 1);
+}
+
 void ScheduleBuilder::end_section(std::int32_t repeat, Origin origin) {
   std::array<OpId, n_lanes> latest{};
   std::size_t n = 0;

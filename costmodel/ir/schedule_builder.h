@@ -58,6 +58,8 @@ class ScheduleBuilder {
                 DType dtype);
 
   OpId add(const OpSpec& spec);
+  /// Keeps `buffer` alive until `op` has been issued, though `op` does not touch it.
+  void hold(BufferId buffer, OpId op);
 
   /// Closes the section of all ops since the last one; it runs `repeat` times.
   /// A host op that waits for every lane is added, so that whatever is in flight can end.

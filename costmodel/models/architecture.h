@@ -1,0 +1,40 @@
+#pragma once
+
+// The numbers that make one model out of a family, under the names of Hugging Face's config.json.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace xt {
+
+/// A decoder-only transformer.
+struct Architecture {
+  std::string model_type;
+  std::int64_t vocab_size = 0;
+  std::int64_t hidden_size = 0;
+  std::int64_t num_hidden_layers = 0;
+  std::int64_t num_attention_heads = 0;
+  std::int64_t num_key_value_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t intermediate_size = 0;  ///< ffn width of dense layers
+  double rms_norm_eps = 1e-6;
+  double rope_theta = 1e6;
+  bool tie_word_embeddings = false;
+  bool has_qk_norm = false;
+
+  std::int64_t num_experts = 0;  ///< 0 in a dense model
+  std::int64_t num_experts_per_tok = 0;
+  std::int64_t moe_intermediate_size = 0;
+  bool norm_topk_prob = true;
+  std::vector<std::int64_t> mlp_only_layers;
+  std::int64_t decoder_sparse_step = 1;
+
+  bool operator==(const Architecture&) const = default;
+
+  /// Whether decoder layer `layer` routes its tokens to experts.
+  bool is_sparse(std::int64_t layer) const;
+  bool is_moe() const { return num_experts > 0; }
+};
+
+}  // namespace xt

@@ -1,0 +1,139 @@
+#include <fmt/format.h>
+
+#include "costmodel/models/blocks.h"
+
+namespace xt {
+namespace {
+
+Extent symbol(SymbolKind kind) { return Extent::of(static_cast<SymbolId>(kind)); }
+
+Piece vector_piece(std::string name, std::int64_t n) {
+  return {std::move(name), {n, 1, 1}, 1, -1, 0};
+}
+
+}  // namespace
+
+AttentionHalf::AttentionHalf(BlockWriter& write, const Architecture& model, std::int64_t tokens,
+                             LayerValues& values)
+    : write_(write),
+      T_(tokens),
+      E_(model.hidden_size),
+      H_(model.num_attention_heads),
+      K_(model.num_key_value_heads),
+      D_(model.head_dim),
+      v_(values) {
+  table_ = write.value({T_, D_, 1}, ValueRole::rope_table);
+  boundaries_ = write.value({T_ + 1, 1, 1}, ValueRole::boundaries);
+  const GraphParameter input_norm =
+      write.parameter({E_, 1, 1}, false, {vector_piece("input_layernorm.weight", E_)});
+  input_norm_ = input_norm.value;
+  input_norm_gradient_ = input_norm.gradient;
+  q_ = projection("q", H_, model.has_qk_norm);
+  k_ = projection("k", K_, model.has_qk_norm);
+  value_ = projection("v", K_, false);
+  const GraphParameter wo = write.parameter(
+      {E_, H_ * D_, 1}, false, {{"self_attn.o_proj.weight", {E_, H_ * D_, 1}, 2, -1, 0}});
+  wo_ = wo.value;
+  wo_gradient_ = wo.gradient;
+  const GraphParameter post_norm =
+      write.parameter({E_, 1, 1}, false, {vector_piece("post_attention_layernorm.weight", E_)});
+  post_norm_ = post_norm.value;
+  post_norm_gradient_ = post_norm.gradient;
+}
+
+AttentionHalf::Projection AttentionHalf::projection(std::string_view letter, std::int64_t heads,
+                                                    bool has_norm) {
+  Projection p{};
+  p.heads = heads;
+  p.has_norm = has_norm;
+  const GraphParameter weight = write_.parameter(
+      {heads * D_, E_, 1}, false,
+      {{fmt::format("self_attn.{}_proj.weight", letter), {heads * D_, E_, 1}, 2, -1, 0}});
+  p.weight = weight.value;
+  p.gradient = weight.gradient;
+  p.raw = write_.value({T_, heads, D_});
+  p.d_raw = write_.value({T_, heads, D_});
+  if (!has_norm) return p;
+  const GraphParameter norm = write_.parameter(
+      {D_, 1, 1}, false, {vector_piece(fmt::format("self_attn.{}_norm.weight", letter), D_)});
+  p.norm = norm.value;
+  p.norm_gradient = norm.gradient;
+  p.normed = write_.value({T_, heads, D_});
+  p.rstd = write_.value({T_ * heads, 1, 1}, DType::fp32);
+  p.d_normed = write_.value({T_, heads, D_});
+  return p;
+}
+
+void AttentionHalf::project(const Projection& p, std::string_view part) {
+  write_.forward(Kernel::matmul, part, {T_, p.heads * D_, E_}, {h_, p.weight}, {p.raw});
+  if (p.has_norm)
+    write_.forward(Kernel::rms_norm, part, {T_ * p.heads, D_}, {p.raw, p.norm}, {p.normed, p.rstd});
+}
+
+void AttentionHalf::forward() {
+  input_rstd_ = write_.value({T_, 1, 1}, DType::fp32);
+  h_ = write_.value({T_, E_, 1});
+  o_ = write_.value({T_, H_, D_});
+  lse_ = write_.value({T_, H_, 1}, DType::fp32);
+  v_.attended = write_.value({T_, E_, 1});
+  post_rstd_ = write_.value({T_, 1, 1}, DType::fp32);
+  v_.normed = write_.value({T_, E_, 1});
+
+  write_.forward(Kernel::rms_norm, "input_norm", {T_, E_}, {v_.x, input_norm_}, {h_, input_rstd_});
+  project(q_, "q_proj");
+  project(k_, "k_proj");
+  project(value_, "v_proj");
+  write_.forward(Kernel::rope, "rope", {T_, H_, D_}, {table_}, {normalised(q_)});
+  write_.forward(Kernel::rope, "rope", {T_, K_, D_}, {table_}, {normalised(k_)});
+  write_.forward(
+      Kernel::attention, "attention",
+      {T_, H_, K_, D_, symbol(SymbolKind::sum_squared_lengths), symbol(SymbolKind::longest_sample)},
+      {normalised(q_), normalised(k_), value_.raw, boundaries_}, {o_, lse_});
+  write_.forward(Kernel::matmul, "o_proj", {T_, E_, H_ * D_}, {o_, wo_}, {v_.attended});
+  write_.forward(Kernel::add, "residual", {T_ * E_}, {v_.x}, {v_.attended});
+  write_.forward(Kernel::rms_norm, "post_norm", {T_, E_}, {v_.attended, post_norm_},
+                 {v_.normed, post_rstd_});
+}
+
+void AttentionHalf::project_backward(const Projection& p, std::string_view part, bool is_first) {
+  const ValueId dh = v_.dnormed;
+  if (p.has_norm)
+    write_.backward(Kernel::rms_norm_backward, part, {T_ * p.heads, D_},
+                    {p.d_normed, p.raw, p.norm, p.rstd}, {p.d_raw, p.norm_gradient});
+  const std::int64_t n = p.heads * D_;
+  write_.backward(is_first ? Kernel::matmul_input_backward : Kernel::matmul_input_backward_add,
+                  part, {T_, n, E_}, {p.d_raw, p.weight}, {dh});
+  write_.backward(Kernel::matmul_weight_backward, part, {T_, n, E_}, {p.d_raw, h_}, {p.gradient});
+}
+
+// On entry v_.dnormed is the gradient of the ffn's input; the layer's own gradient is left in the
+// value with role input_gradient.
+void AttentionHalf::backward() {
+  const ValueId d_attended = write_.value({T_, E_, 1});
+  write_.backward(Kernel::rms_norm_backward, "post_norm", {T_, E_},
+                  {v_.dnormed, v_.attended, post_norm_, post_rstd_},
+                  {d_attended, post_norm_gradient_});
+  write_.backward(Kernel::add, "residual", {T_ * E_}, {v_.dy}, {d_attended});
+  const ValueId d_o = write_.value({T_, H_, D_});
+  write_.backward(Kernel::matmul_input_backward, "o_proj", {T_, E_, H_ * D_}, {d_attended, wo_},
+                  {d_o});
+  write_.backward(Kernel::matmul_weight_backward, "o_proj", {T_, E_, H_ * D_}, {d_attended, o_},
+                  {wo_gradient_});
+  write_.backward(
+      Kernel::attention_backward, "attention",
+      {T_, H_, K_, D_, symbol(SymbolKind::sum_squared_lengths), symbol(SymbolKind::longest_sample)},
+      {d_o, normalised(q_), normalised(k_), value_.raw, o_, lse_, boundaries_},
+      {gradient(q_), gradient(k_), value_.d_raw});
+  write_.backward(Kernel::rope_backward, "rope", {T_, H_, D_}, {table_}, {gradient(q_)});
+  write_.backward(Kernel::rope_backward, "rope", {T_, K_, D_}, {table_}, {gradient(k_)});
+  v_.dnormed = write_.value({T_, E_, 1});
+  project_backward(q_, "q_proj", true);
+  project_backward(k_, "k_proj", false);
+  project_backward(value_, "v_proj", false);
+  const ValueId dx = write_.value({T_, E_, 1}, ValueRole::input_gradient);
+  write_.backward(Kernel::rms_norm_backward, "input_norm", {T_, E_},
+                  {v_.dnormed, v_.x, input_norm_, input_rstd_}, {dx, input_norm_gradient_});
+  write_.backward(Kernel::add, "residual", {T_ * E_}, {d_attended}, {dx});
+}
+
+}  // namespace xt

@@ -1,0 +1,103 @@
+#pragma once
+
+// The decoder layer: attention and ffn, each written once, forward beside backward.
+
+#include "costmodel/ir/op_graph.h"
+#include "costmodel/models/architecture.h"
+#include "costmodel/models/decoder.h"
+
+namespace xt {
+
+/// A decoder layer with a routed (`is_sparse`) or a dense ffn.
+///
+/// Shapes:  legend in ir/kernel.h
+/// Source:  Hugging Face transformers, modeling_qwen3.py and modeling_qwen3_moe.py
+Block decoder_block(OpGraph& graph, const Architecture& model, const GraphOptions& options,
+                    bool is_sparse);
+
+/// What the halves of a layer hand to each other.
+struct LayerValues {
+  ValueId x;         ///< layer input [T,E]
+  ValueId attended;  ///< x plus attention [T,E]
+  ValueId normed;    ///< input of the ffn [T,E]
+  ValueId y;         ///< layer output [T,E]
+  ValueId dy;        ///< its gradient
+  ValueId dnormed;   ///< gradient of the ffn's input
+};
+
+/// Writes forward and backward of the attention half, residual and norms included.
+class AttentionHalf {
+ public:
+  AttentionHalf(BlockWriter& write, const Architecture& model, std::int64_t tokens,
+                LayerValues& values);
+  void forward();
+  void backward();
+
+ private:
+  struct Projection {
+    ValueId weight, gradient, raw, normed, rstd, norm, norm_gradient, d_normed, d_raw;
+    std::int64_t heads;
+    bool has_norm;
+  };
+  Projection projection(std::string_view letter, std::int64_t heads, bool has_norm);
+  void project(const Projection& p, std::string_view part);
+  void project_backward(const Projection& p, std::string_view part, bool is_first);
+  ValueId normalised(const Projection& p) const { return p.has_norm ? p.normed : p.raw; }
+  ValueId gradient(const Projection& p) const { return p.has_norm ? p.d_normed : p.d_raw; }
+
+  BlockWriter& write_;
+  std::int64_t T_, E_, H_, K_, D_;
+  LayerValues& v_;
+  ValueId table_{}, boundaries_{}, input_norm_{}, input_norm_gradient_{}, input_rstd_{}, h_{}, o_{},
+      lse_{}, wo_{}, wo_gradient_{}, post_norm_{}, post_norm_gradient_{}, post_rstd_{};
+  Projection q_{}, k_{}, value_{};
+};
+
+/// Writes forward and backward of a dense SwiGLU ffn.
+///
+/// Source:  Shazeer 2020, "GLU Variants Improve Transformer", eq. 5
+class DenseHalf {
+ public:
+  DenseHalf(BlockWriter& write, const Architecture& model, std::int64_t tokens,
+            LayerValues& values);
+  void forward();
+  void backward();
+
+ private:
+  BlockWriter& write_;
+  std::int64_t T_, E_, F_;
+  LayerValues& v_;
+  ValueId gate_up_weight_{}, gate_up_gradient_{}, down_weight_{}, down_gradient_{}, gate_up_{},
+      act_{};
+};
+
+/// Writes forward and backward of a routed SwiGLU ffn, with the exchange of rows when experts are
+/// spread over ranks.
+///
+/// Assumes: dropless routing; rows_received is what the data decides
+/// Source:  Qwen3 technical report 2025, §2; facts of the exchange: GShard 2020, §3.2
+class RoutedHalf {
+ public:
+  RoutedHalf(BlockWriter& write, const Architecture& model, const GraphOptions& options,
+             LayerValues& values);
+  void forward();
+  void backward();
+
+ private:
+  void dispatch();
+  void combine();
+  void experts_backward();
+  void router_backward();
+  void weight_gradients();
+  Extent rows() const;
+
+  BlockWriter& write_;
+  const GraphOptions& options_;
+  std::int64_t T_, E_, F_, X_, top_k_, ep_;
+  LayerValues& v_;
+  ValueId router_{}, router_gradient_{}, w13_{}, w13_gradient_{}, w2_{}, w2_gradient_{}, logits_{},
+      weights_{}, indices_{}, order_{}, counts_{}, received_counts_{}, expert_input_{}, gate_up_{},
+      act_{}, returned_{}, d_weights_{}, d_out_{}, d_gate_up_{};
+};
+
+}  // namespace xt

@@ -1,0 +1,76 @@
+#include "costmodel/models/decoder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "costmodel/models/blocks.h"
+
+namespace xt {
+
+bool Architecture::is_sparse(std::int64_t layer) const {
+  if (num_experts == 0) return false;
+  if (std::find(mlp_only_layers.begin(), mlp_only_layers.end(), layer) != mlp_only_layers.end())
+    return false;
+  return (layer + 1) % decoder_sparse_step == 0;
+}
+
+namespace {
+
+Piece whole(std::string name, std::int64_t rows, std::int64_t columns) {
+  return {std::move(name), {rows, columns, 1}, 2, -1, 0};
+}
+
+void build_embedding(OpGraph& graph, const Architecture& model) {
+  graph.embedding.prefix = "model.";
+  BlockWriter write(graph, graph.embedding);
+  const std::int64_t T = graph.tokens, E = model.hidden_size, V = model.vocab_size;
+  const ValueId tokens = write.value({T, 1, 1}, ValueRole::tokens);
+  const ValueId y = write.value({T, E, 1}, ValueRole::output);
+  const ValueId dy = write.value({T, E, 1}, ValueRole::output_gradient);
+  const GraphParameter weight =
+      write.parameter({V, E, 1}, false, {whole("embed_tokens.weight", V, E)});
+  write.forward(Kernel::embedding, "embed", {T, E, V}, {tokens, weight.value}, {y});
+  if (!model.tie_word_embeddings)
+    write.backward(Kernel::fill_zero, "embed", {V * E}, {}, {weight.gradient});
+  write.backward(Kernel::embedding_backward, "embed", {T, E, V}, {dy, tokens}, {weight.gradient});
+}
+
+void build_head(OpGraph& graph, const Architecture& model) {
+  graph.head.prefix = "";
+  BlockWriter write(graph, graph.head);
+  const std::int64_t E = model.hidden_size, V = model.vocab_size;
+  write.parameter({E, 1, 1}, false, {{"model.norm.weight", {E, 1, 1}, 1, -1, 0}});
+  if (!model.tie_word_embeddings)
+    write.parameter({V, E, 1}, false, {whole("lm_head.weight", V, E)});
+}
+
+}  // namespace
+
+OpGraph build_decoder(const Architecture& model, const GraphOptions& options) {
+  OpGraph graph;
+  graph.tokens = options.tokens;
+  graph.width = model.hidden_size;
+  graph.vocabulary = model.vocab_size;
+  graph.routed_rows = options.tokens * model.num_experts_per_tok;
+  graph.head_dim = model.head_dim;
+  graph.dtype = options.dtype;
+  graph.ties_embedding = model.tie_word_embeddings;
+  graph.constants = {model.rms_norm_eps, model.rope_theta, model.norm_topk_prob};
+  build_embedding(graph, model);
+  std::array<std::optional<std::uint16_t>, 2> kinds;
+  for (std::int64_t layer = 0; layer < model.num_hidden_layers; ++layer) {
+    const bool is_sparse = model.is_sparse(layer);
+    std::optional<std::uint16_t>& kind = kinds[is_sparse ? 1 : 0];
+    if (!kind) {
+      kind = static_cast<std::uint16_t>(graph.decoder.size());
+      graph.decoder.push_back(decoder_block(graph, model, options, is_sparse));
+    }
+    graph.layers.push_back(*kind);
+  }
+  build_head(graph, model);
+  return graph;
+}
+
+}  // namespace xt

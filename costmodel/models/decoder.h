@@ -1,0 +1,28 @@
+#pragma once
+
+// From an architecture to the op graph of one micro-step: embedding, decoder layers with grouped
+// query attention and a dense or a routed SwiGLU ffn, final norm and lm_head.
+
+#include "costmodel/ir/op_graph.h"
+#include "costmodel/models/architecture.h"
+
+namespace xt {
+
+/// What the graph depends on beside the model.
+struct GraphOptions {
+  std::int64_t tokens = 0;           ///< of one pack
+  DType dtype = DType::fp32;         ///< of parameters and activations while computing
+  std::int64_t expert_parallel = 1;  ///< ranks that share the experts of a layer
+  /// Issues products for weight gradients behind the exchange of the input gradient, so that they
+  /// hide it. Otherwise both follow each other as autograd would order them.
+  bool hides_exchange = true;
+};
+
+/// The op graph of one micro-step on one rank.
+///
+/// Shapes:  x [T,E]; q [T,H,D]; k, v [T,K,D]; routed rows [R,E]
+/// Assumes: expert_parallel divides num_experts; routing drops no token
+/// Source:  Qwen3 technical report 2025, §2; Hugging Face transformers, models qwen3 and qwen3_moe
+OpGraph build_decoder(const Architecture& architecture, const GraphOptions& options);
+
+}  // namespace xt

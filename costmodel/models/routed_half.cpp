@@ -1,0 +1,183 @@
+#include <fmt/format.h>
+
+#include "costmodel/models/blocks.h"
+
+namespace xt {
+namespace {
+
+// Pieces of a fused expert weight: per local expert `names.size()` matrices of `rows` by `columns`.
+std::vector<Piece> expert_pieces(std::int64_t experts, std::initializer_list<const char*> names,
+                                 std::int64_t rows, std::int64_t columns) {
+  std::vector<Piece> pieces;
+  std::int64_t offset = 0;
+  for (std::int64_t expert = 0; expert < experts; ++expert) {
+    for (const char* name : names) {
+      pieces.push_back({fmt::format("mlp.experts.{{}}.{}.weight", name),
+                        {rows, columns, 1},
+                        2,
+                        static_cast<std::int32_t>(expert),
+                        offset});
+      offset += rows * columns;
+    }
+  }
+  return pieces;
+}
+
+}  // namespace
+
+RoutedHalf::RoutedHalf(BlockWriter& write, const Architecture& model, const GraphOptions& options,
+                       LayerValues& values)
+    : write_(write),
+      options_(options),
+      T_(options.tokens),
+      E_(model.hidden_size),
+      F_(model.moe_intermediate_size),
+      X_(model.num_experts),
+      top_k_(model.num_experts_per_tok),
+      ep_(options.expert_parallel),
+      v_(values) {
+  const std::int64_t local = X_ / ep_;
+  const GraphParameter router =
+      write.parameter({X_, E_, 1}, false, {{"mlp.gate.weight", {X_, E_, 1}, 2, -1, 0}});
+  router_ = router.value;
+  router_gradient_ = router.gradient;
+  const GraphParameter w13 = write.parameter(
+      {local, 2 * F_, E_}, true, expert_pieces(local, {"gate_proj", "up_proj"}, F_, E_));
+  w13_ = w13.value;
+  w13_gradient_ = w13.gradient;
+  const GraphParameter w2 =
+      write.parameter({local, E_, F_}, true, expert_pieces(local, {"down_proj"}, E_, F_));
+  w2_ = w2.value;
+  w2_gradient_ = w2.gradient;
+}
+
+Extent RoutedHalf::rows() const {
+  if (ep_ == 1) return T_ * top_k_;
+  return Extent::of(static_cast<SymbolId>(SymbolKind::rows_received));
+}
+
+void RoutedHalf::dispatch() {
+  const std::int64_t sent = T_ * top_k_;
+  const ValueId permuted = write_.value({sent, E_, 1});
+  write_.forward(Kernel::permute, "dispatch", {T_, E_, top_k_}, {v_.normed, order_}, {permuted});
+  if (ep_ == 1) {
+    received_counts_ = counts_;
+    expert_input_ = permuted;
+    return;
+  }
+  received_counts_ = write_.value({ep_, X_ / ep_, 1}, DType::int64, true);
+  write_.forward(Kernel::exchange_counts, "dispatch", {X_}, {counts_}, {received_counts_},
+                 Lane::expert);
+  write_.forward(Kernel::bind_rows, "dispatch", {rows()}, {received_counts_}, {}, Lane::host);
+  const ValueId received = write_.value({rows(), E_, 1});
+  expert_input_ = write_.value({rows(), E_, 1});
+  write_.forward(Kernel::all_to_all, "dispatch", {sent, rows(), E_},
+                 {permuted, counts_, received_counts_}, {received}, Lane::expert);
+  write_.forward(Kernel::regroup, "dispatch", {rows(), E_, ep_, X_ / ep_},
+                 {received, received_counts_}, {expert_input_});
+}
+
+void RoutedHalf::combine() {
+  const ValueId out = write_.value({rows(), E_, 1});
+  write_.forward(Kernel::grouped_matmul, "experts.down", {rows(), E_, F_, X_ / ep_},
+                 {act_, w2_, received_counts_}, {out});
+  returned_ = out;
+  if (ep_ > 1) {
+    const std::int64_t sent = T_ * top_k_;
+    const ValueId ungrouped = write_.value({rows(), E_, 1});
+    returned_ = write_.value({sent, E_, 1});
+    write_.forward(Kernel::ungroup, "combine", {rows(), E_, ep_, X_ / ep_}, {out, received_counts_},
+                   {ungrouped});
+    write_.forward(Kernel::all_to_all, "combine", {rows(), sent, E_},
+                   {ungrouped, received_counts_, counts_}, {returned_}, Lane::expert);
+  }
+  write_.forward(Kernel::unpermute, "combine", {T_, E_, top_k_}, {returned_, order_, weights_},
+                 {v_.y});
+  write_.forward(Kernel::add, "residual", {T_ * E_}, {v_.attended}, {v_.y});
+}
+
+void RoutedHalf::forward() {
+  logits_ = write_.value({T_, X_, 1});
+  weights_ = write_.value({T_, top_k_, 1}, DType::fp32, true);
+  indices_ = write_.value({T_, top_k_, 1}, DType::int64, true);
+  order_ = write_.value({T_ * top_k_, 1, 1}, DType::int64, true);
+  counts_ = write_.value({1, X_, 1}, DType::int64, true);
+  write_.forward(Kernel::matmul, "router", {T_, X_, E_}, {v_.normed, router_}, {logits_});
+  write_.forward(Kernel::softmax_top_k, "router", {T_, X_, top_k_}, {logits_},
+                 {weights_, indices_});
+  write_.forward(Kernel::sort_rows, "router", {T_, X_, top_k_}, {indices_}, {order_, counts_});
+  dispatch();
+  gate_up_ = write_.value({rows(), 2 * F_, 1});
+  act_ = write_.value({rows(), F_, 1});
+  write_.forward(Kernel::grouped_matmul, "experts.gate_up", {rows(), 2 * F_, E_, X_ / ep_},
+                 {expert_input_, w13_, received_counts_}, {gate_up_});
+  write_.forward(Kernel::swiglu, "experts.activation", {rows(), F_}, {gate_up_}, {act_});
+  combine();
+}
+
+void RoutedHalf::weight_gradients() {
+  write_.backward(Kernel::grouped_matmul_weight_backward, "experts.down",
+                  {rows(), E_, F_, X_ / ep_}, {d_out_, act_, received_counts_}, {w2_gradient_});
+  write_.backward(Kernel::grouped_matmul_weight_backward, "experts.gate_up",
+                  {rows(), 2 * F_, E_, X_ / ep_}, {d_gate_up_, expert_input_, received_counts_},
+                  {w13_gradient_});
+}
+
+void RoutedHalf::router_backward() {
+  const ValueId d_logits = write_.value({T_, X_, 1});
+  v_.dnormed = write_.value({T_, E_, 1});
+  write_.backward(Kernel::softmax_top_k_backward, "router", {T_, X_, top_k_},
+                  {d_weights_, logits_, indices_}, {d_logits});
+  write_.backward(Kernel::matmul_input_backward, "router", {T_, X_, E_}, {d_logits, router_},
+                  {v_.dnormed});
+  write_.backward(Kernel::matmul_weight_backward, "router", {T_, X_, E_}, {d_logits, v_.normed},
+                  {router_gradient_});
+}
+
+// From the gradient of the experts' output to that of their input, weight gradients left aside.
+void RoutedHalf::experts_backward() {
+  const ValueId d_act = write_.value({rows(), F_, 1});
+  d_gate_up_ = write_.value({rows(), 2 * F_, 1});
+  write_.backward(Kernel::grouped_matmul_input_backward, "experts.down", {rows(), E_, F_, X_ / ep_},
+                  {d_out_, w2_, received_counts_}, {d_act});
+  write_.backward(Kernel::swiglu_backward, "experts.activation", {rows(), F_}, {d_act, gate_up_},
+                  {d_gate_up_});
+}
+
+void RoutedHalf::backward() {
+  const std::int64_t sent = T_ * top_k_;
+  const ValueId d_returned = write_.value({sent, E_, 1});
+  d_weights_ = write_.value({T_, top_k_, 1}, DType::fp32);
+  write_.backward(Kernel::unpermute_backward, "combine", {T_, E_, top_k_},
+                  {v_.dy, returned_, order_, weights_}, {d_returned, d_weights_});
+  d_out_ = d_returned;
+  if (ep_ > 1) {
+    const ValueId received = write_.value({rows(), E_, 1});
+    d_out_ = write_.value({rows(), E_, 1});
+    write_.backward(Kernel::all_to_all, "combine", {sent, rows(), E_},
+                    {d_returned, counts_, received_counts_}, {received}, Lane::expert);
+    if (options_.hides_exchange) router_backward();
+    write_.backward(Kernel::regroup, "combine", {rows(), E_, ep_, X_ / ep_},
+                    {received, received_counts_}, {d_out_});
+  }
+  experts_backward();
+  if (!options_.hides_exchange) weight_gradients();
+  ValueId d_rows = write_.value({rows(), E_, 1});
+  write_.backward(Kernel::grouped_matmul_input_backward, "experts.gate_up",
+                  {rows(), 2 * F_, E_, X_ / ep_}, {d_gate_up_, w13_, received_counts_}, {d_rows});
+  if (ep_ > 1) {
+    const ValueId ungrouped = write_.value({rows(), E_, 1});
+    const ValueId d_sent = write_.value({sent, E_, 1});
+    write_.backward(Kernel::ungroup, "dispatch", {rows(), E_, ep_, X_ / ep_},
+                    {d_rows, received_counts_}, {ungrouped});
+    write_.backward(Kernel::all_to_all, "dispatch", {rows(), sent, E_},
+                    {ungrouped, received_counts_, counts_}, {d_sent}, Lane::expert);
+    d_rows = d_sent;
+  }
+  if (options_.hides_exchange) weight_gradients();
+  if (!options_.hides_exchange || ep_ == 1) router_backward();
+  write_.backward(Kernel::permute_backward_add, "dispatch", {T_, E_, top_k_}, {d_rows, order_},
+                  {v_.dnormed});
+}
+
+}  // namespace xt

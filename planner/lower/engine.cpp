@@ -1,0 +1,56 @@
+#include "planner/lower/engine.h"
+
+#include <array>
+
+namespace xt {
+namespace {
+
+constexpr EngineRules xt_run() {
+  EngineRules rules;
+  rules.name = "xt_run";
+  rules.summary = "this project's executor: FSDP over all ranks, explicit backward kernels";
+  rules.is_executed = true;
+  rules.compute_dtype = DType::fp32;
+  rules.reduces_through_scratch = true;
+  rules.workspaces = xt_run_workspaces;
+  return rules;
+}
+
+// Source: XTuner V1 (InternLM/xtuner, b934f4620), model/moe/moe.py, model/dense/dense.py and
+// utils/activation_offload.py; PyTorch FSDP2 for the copies around collectives.
+constexpr EngineRules xtuner_v1() {
+  EngineRules rules;
+  rules.name = "xtuner_v1";
+  rules.summary = "XTuner V1: FSDP2, experts inside the node, whole-layer recompute, chunk loss";
+  rules.compute_dtype = DType::bf16;
+  rules.shards_dense_over_world = false;
+  rules.copies_gathered = true;
+  rules.copies_gradients = true;
+  rules.prefetches_head = false;
+  rules.keeps_last_dense_layer = false;
+  rules.recomputes_last_sparse_layer = false;
+  rules.keeps_sparse_head = true;
+  rules.gathers_embedding_twice = true;
+  rules.recomputes_whole_layer = true;
+  rules.swaps_dense = false;
+  rules.swaps_after_layer = true;
+  rules.hides_exchange = false;
+  rules.has_fp32_loss = true;
+  rules.optimizer_copies = 2;
+  rules.workspaces = xtuner_v1_workspaces;
+  return rules;
+}
+
+constexpr std::array<EngineRules, 2> rows = {xt_run(), xtuner_v1()};
+
+}  // namespace
+
+std::span<const EngineRules> engines() { return rows; }
+
+const EngineRules* engine_named(std::string_view name) {
+  for (const EngineRules& rules : rows)
+    if (rules.name == name) return &rules;
+  return nullptr;
+}
+
+}  // namespace xt

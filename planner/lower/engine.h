@@ -1,0 +1,56 @@
+#pragma once
+
+// The rules by which an engine turns a strategy into a step: what it shards over whom, which copies
+// it makes, what it keeps, what it recomputes. One row per engine; lowering reads only these.
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "costmodel/ir/schedule_builder.h"
+
+namespace xt {
+
+struct EngineRules {
+  std::string_view name;
+  std::string_view summary;
+  bool is_executed = false;              ///< xt-run can run its schedules
+  DType compute_dtype = DType::bf16;     ///< where the strategy does not say
+  bool shards_dense_over_world = true;   ///< else over the ranks of one expert-parallel index
+  bool copies_gathered = false;          ///< gathers into a flat buffer, then copies out
+  bool copies_gradients = false;         ///< copies gradients into the reduce-scatter's own input
+  bool reduces_through_scratch = false;  ///< reduce-scatter needs a buffer as large as its input
+  bool prefetches_head = true;           ///< gathers the head while the last layer runs
+  bool keeps_last_dense_layer = true;    ///< does not reshard the last layer, if it has no experts
+  bool keeps_last_sparse_layer = true;   ///< does not reshard the last layer, if it has experts
+  bool recomputes_last_sparse_layer = true;
+  bool keeps_sparse_head = false;        ///< lm_head of a routed model is not resharded
+  bool gathers_embedding_twice = false;  ///< also before its backward, which needs no weight
+  bool recomputes_whole_layer = false;   ///< also ops whose results the backward does not read
+  bool swaps_dense = true;               ///< swaps inputs of layers without experts
+  bool swaps_after_layer = false;        ///< starts a copy when the layer has run, not before
+  bool hides_exchange = true;            ///< see GraphOptions
+  bool has_fp32_loss = false;            ///< lm_head loss as fp32 log-softmax under autograd
+  std::int64_t optimizer_copies = 0;     ///< temporaries of a parameter's shard in its update
+
+  /// Temporaries of one kernel call that are alive at once, appended to the list.
+  void (*workspaces)(const Work& work, std::vector<WorkspaceSpec>& list) = nullptr;
+};
+
+/// All engines.
+std::span<const EngineRules> engines();
+
+/// The row called `name`; null if there is none.
+const EngineRules* engine_named(std::string_view name);
+
+/// Temporaries of xt_run's kernels.
+///
+/// Source:  executor/kernels; each is held to this by a test that counts real allocations
+void xt_run_workspaces(const Work& work, std::vector<WorkspaceSpec>& list);
+
+/// Temporaries of XTuner V1's kernels, as far as they matter at the peak.
+///
+/// Source:  XTuner V1 (InternLM/xtuner, b934f4620), loss/chunk_loss.py and ops/moe
+void xtuner_v1_workspaces(const Work& work, std::vector<WorkspaceSpec>& list);
+
+}  // namespace xt

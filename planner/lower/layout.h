@@ -1,0 +1,32 @@
+#pragma once
+
+// How the parameters of a block lie in flat buffers: aligned, padded to the group, and named.
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "costmodel/ir/op_graph.h"
+
+namespace xt {
+
+/// Every parameter starts at a multiple of this many elements, so that kernels find their operands
+/// aligned to 64 bytes in fp32.
+inline constexpr std::int64_t flat_alignment = 16;
+
+/// Parameters of one block that are sharded together.
+struct FlatLayout {
+  std::vector<std::uint16_t> parameters;                    ///< indices into Block::parameters
+  std::vector<std::int64_t> offsets;                        ///< elements, per parameter
+  std::vector<std::pair<std::int64_t, std::int64_t>> gaps;  ///< offset and length of padding
+  std::int64_t elements = 0;  ///< padded; a multiple of the group's size
+  std::int64_t largest_piece = 0;
+
+  bool is_empty() const { return parameters.empty(); }
+};
+
+/// The layout of the expert (`is_expert`) or the other parameters of `block` over `group_size`
+/// ranks.
+FlatLayout flat_layout(const Block& block, bool is_expert, std::int64_t group_size);
+
+}  // namespace xt

@@ -1,0 +1,145 @@
+// The head: final norm, and lm_head with its cross-entropy chunk by chunk, gradients included, so
+// that the logits of all tokens never exist at once.
+
+#include <algorithm>
+
+#include "planner/lower/lowering.h"
+
+namespace xt {
+namespace {
+
+// Parameters of the head block, and of the embedding block where it lends its weight.
+constexpr std::size_t norm_parameter = 0;
+constexpr std::size_t lm_head_parameter = 1;
+constexpr std::size_t embedding_parameter = 0;
+
+}  // namespace
+
+BufferId Lowering::head_weight(bool is_gradient) {
+  return graph_.ties_embedding ? piece_view(units_.front(), embedding_parameter, is_gradient)
+                               : piece_view(units_.back(), lm_head_parameter, is_gradient);
+}
+
+// Source: derived; d logits = (softmax − onehot) / valid tokens, both products of one chunk at once
+void Lowering::loss_chunk(std::int16_t chunk, std::int64_t first, std::int64_t rows) {
+  const Origin from = origin(Phase::loss, "lm_head", -1, chunk);
+  const std::int64_t E = graph_.width, V = graph_.vocabulary;
+  const std::int64_t offset = first * E * width(graph_.dtype);
+  const BatchBuffers& batch = build_.draft().batch;
+  const BufferId hidden = build_.view(hidden_, offset, {rows, E, 1}, graph_.dtype);
+  const BufferId d_hidden = build_.view(d_hidden_, offset, {rows, E, 1}, graph_.dtype);
+  const BufferId labels =
+      build_.view(batch.labels, first * width(DType::int64), {rows, 1, 1}, DType::int64);
+  const BufferId logits = build_.transient(
+      {{rows, V, 1}, graph_.dtype, MemoryCategory::logits_and_loss, Space::device});
+  op(Kernel::matmul, from, {rows, V, E}, {hidden, head_weight_}, {logits});
+  op(Kernel::cross_entropy, from, {rows, V}, {labels, batch.valid_tokens}, {logits, batch.loss});
+  op(Kernel::matmul_input_backward, from, {rows, V, E}, {logits, head_weight_}, {d_hidden});
+  op(first == 0 ? Kernel::matmul_weight_backward : Kernel::matmul_weight_backward_add, from,
+     {rows, V, E}, {logits, hidden}, {head_gradient_});
+}
+
+// Logits are widened to fp32 and differentiated by autograd; the weight gradient of a chunk is a
+// tensor of its own, and the one before it is still referenced while it is made.
+//
+// Source: XTuner V1 (InternLM/xtuner, b934f4620), loss/chunk_loss.py
+void Lowering::autograd_loss_chunk(std::int16_t chunk, std::int64_t first, std::int64_t rows) {
+  const Origin from = origin(Phase::loss, "lm_head", -1, chunk);
+  const std::int64_t E = graph_.width, V = graph_.vocabulary;
+  const std::int64_t offset = first * E * width(graph_.dtype);
+  const BatchBuffers& batch = build_.draft().batch;
+  const auto transient = [&](std::int64_t n, std::int64_t m, DType dtype) {
+    return build_.transient({{n, m, 1}, dtype, MemoryCategory::logits_and_loss, Space::device});
+  };
+  const BufferId hidden = build_.view(hidden_, offset, {rows, E, 1}, graph_.dtype);
+  const BufferId d_hidden = build_.view(d_hidden_, offset, {rows, E, 1}, graph_.dtype);
+  const BufferId labels =
+      build_.view(batch.labels, first * width(DType::int64), {rows, 1, 1}, DType::int64);
+  const BufferId narrow = transient(rows, V, graph_.dtype);
+  const BufferId logits = transient(rows, V, DType::fp32);
+  const BufferId d_logits = transient(rows, V, graph_.dtype);
+  const BufferId gradient = transient(V, E, graph_.dtype);
+  op(Kernel::matmul, from, {rows, V, E}, {hidden, head_weight_}, {narrow});
+  op(Kernel::cast, from, {rows * V}, {narrow}, {logits});
+  op(Kernel::cross_entropy, from, {rows, V}, {labels, batch.valid_tokens}, {logits, batch.loss});
+  op(Kernel::cast, from, {rows * V}, {logits}, {d_logits});
+  op(Kernel::matmul_input_backward, from, {rows, V, E}, {d_logits, head_weight_}, {d_hidden});
+  const OpId product =
+      op(Kernel::matmul_weight_backward, from, {rows, V, E}, {d_logits, hidden}, {gradient});
+  build_.hold(logits, product);
+  if (last_chunk_gradient_ != no_buffer) build_.hold(last_chunk_gradient_, product);
+  last_chunk_gradient_ = gradient;
+  op(Kernel::add, from, {V * E}, {gradient}, {head_gradient_});
+}
+
+// The sum over ranks inside the loss makes its gradient differ from one, so that both stored
+// gradients are scaled into new tensors.
+void Lowering::finish_autograd_loss() {
+  const Origin from = origin(Phase::loss, "rescale");
+  const Extent n = graph_.vocabulary * graph_.width;
+  Unit& unit = graph_.ties_embedding ? units_.front() : units_.back();
+  open_gradients(unit, Phase::loss);
+  op(Kernel::cast, from, {n}, {head_gradient_}, {head_weight(true)});
+  const BufferId scaled = build_.transient({{strategy_.pack_length, graph_.width, 1},
+                                            graph_.dtype,
+                                            MemoryCategory::logits_and_loss,
+                                            Space::device});
+  op(Kernel::cast, from, {strategy_.pack_length * graph_.width}, {d_hidden_}, {scaled});
+  d_hidden_ = scaled;
+}
+
+void Lowering::loss_chunks() {
+  const std::int64_t T = strategy_.pack_length;
+  const std::int64_t rows = std::min(strategy_.loss_chunk, T);
+  last_chunk_gradient_ = no_buffer;
+  std::int16_t chunk = 0;
+  for (std::int64_t first = 0; first < T; first += rows, ++chunk) {
+    const std::int64_t n = std::min(rows, T - first);
+    if (rules_.has_fp32_loss) {
+      autograd_loss_chunk(chunk, first, n);
+    } else {
+      loss_chunk(chunk, first, n);
+    }
+  }
+}
+
+void Lowering::loss(bool is_first) {
+  Unit& head = units_.back();
+  const std::int64_t T = strategy_.pack_length, E = graph_.width;
+  const auto transient = [&](Extent rows, Extent columns, DType dtype) {
+    return build_.transient(
+        {{rows, columns, 1}, dtype, MemoryCategory::logits_and_loss, Space::device});
+  };
+  gather(head, Phase::loss);
+  copy_out(head, Phase::loss);
+  const BufferId x = inputs_.back();
+  const BufferId norm = piece_view(head, norm_parameter, false);
+  hidden_ = transient(T, E, graph_.dtype);
+  d_hidden_ = transient(T, E, graph_.dtype);
+  const BufferId rstd = transient(T, 1, DType::fp32);
+  const OpId swap = pending_swap_;
+  op(Kernel::rms_norm, origin(Phase::loss, "final_norm"), {T, E}, {x, norm}, {hidden_, rstd},
+     Lane::compute, Group::none, std::span(&swap, swap == no_op ? 0u : 1u));
+  pending_swap_ = no_op;
+  head_weight_ = head_weight(false);
+  if (rules_.has_fp32_loss) {
+    head_gradient_ = transient(graph_.vocabulary, E, graph_.dtype);
+    op(Kernel::fill_zero, origin(Phase::loss, "lm_head"), {graph_.vocabulary * E}, {},
+       {head_gradient_});
+    loss_chunks();
+    finish_autograd_loss();
+  } else {
+    open_gradients(graph_.ties_embedding ? units_.front() : head, Phase::loss);
+    head_gradient_ = head_weight(true);
+    loss_chunks();
+  }
+  open_gradients(head, Phase::loss);
+  gradient_ = transient(T, E, graph_.dtype);
+  op(Kernel::rms_norm_backward, origin(Phase::loss, "final_norm"), {T, E},
+     {d_hidden_, x, norm, rstd}, {gradient_, piece_view(head, norm_parameter, true)});
+  if (graph_.ties_embedding) release(units_.front());
+  release(head);
+  reduce(head, is_first);
+}
+
+}  // namespace xt

@@ -1,0 +1,162 @@
+#include "planner/lower/lower.h"
+
+#include "costmodel/diagnostics/check.h"
+#include "planner/lower/lowering.h"
+
+namespace xt {
+
+Lowering::Lowering(const OpGraph& graph, const Strategy& strategy, const EngineRules& rules)
+    : graph_(graph),
+      strategy_(strategy),
+      rules_(rules),
+      build_(strategy.engine, static_cast<std::int32_t>(strategy.ranks)) {
+  Schedule& draft = build_.draft();
+  draft.parts = graph.parts;
+  draft.constants = graph.constants;
+  const auto world = static_cast<std::int32_t>(strategy.ranks);
+  const auto expert = static_cast<std::int32_t>(strategy.expert_parallel);
+  const auto shape = [&](Group group) -> GroupShape& {
+    return draft.groups[static_cast<std::size_t>(group)];
+  };
+  shape(Group::world) = {world, 1};
+  shape(Group::expert) = {expert, 1};
+  shape(Group::expert_shard) = {world / expert, expert};
+  shape(Group::shard) =
+      rules.shards_dense_over_world ? GroupShape{world, 1} : shape(Group::expert_shard);
+}
+
+std::int64_t Lowering::group_size(Group group) const {
+  return strategy_.ranks == 0     ? 1
+         : group == Group::world  ? strategy_.ranks
+         : group == Group::expert ? strategy_.expert_parallel
+         : group == Group::shard && rules_.shards_dense_over_world
+             ? strategy_.ranks
+             : strategy_.ranks / strategy_.expert_parallel;
+}
+
+Origin Lowering::origin(Phase phase, std::string_view part, std::int16_t layer,
+                        std::int16_t chunk) {
+  return {phase, build_.part(part), layer, chunk};
+}
+
+OpId Lowering::add(const Work& work, const Origin& from, Lane lane,
+                   std::span<const BufferId> inputs, std::span<const BufferId> outputs,
+                   std::span<const OpId> after) {
+  workspaces_.clear();
+  rules_.workspaces(work, workspaces_);
+  return build_.add({work, lane, from, inputs, outputs, workspaces_, after});
+}
+
+OpId Lowering::op(Kernel kernel, const Origin& from, std::initializer_list<Extent> extents,
+                  std::initializer_list<BufferId> inputs, std::initializer_list<BufferId> outputs,
+                  Lane lane, Group group, std::span<const OpId> after) {
+  Work work;
+  work.kernel = kernel;
+  work.dtype = graph_.dtype;
+  work.group = group;
+  std::copy(extents.begin(), extents.end(), work.extents.begin());
+  return add(work, from, lane, {inputs.begin(), inputs.size()}, {outputs.begin(), outputs.size()},
+             after);
+}
+
+void Lowering::make_symbols() {
+  const std::int64_t T = strategy_.pack_length, s = strategy_.sample_length;
+  const std::int64_t rest = T % s;
+  sum_squared_lengths_ =
+      build_.symbol(SymbolKind::sum_squared_lengths, -1, T / s * s * s + rest * rest);
+  longest_sample_ = build_.symbol(SymbolKind::longest_sample, -1, std::min(s, T));
+  if (strategy_.expert_parallel == 1) return;
+  rows_received_.resize(graph_.layers.size());
+  for (std::size_t layer = 0; layer < graph_.layers.size(); ++layer) {
+    for (const GraphOp& op : graph_.decoder[graph_.layers[layer]].forward)
+      if (op.work.kernel == Kernel::bind_rows)
+        rows_received_[layer] = build_.symbol(SymbolKind::rows_received,
+                                              static_cast<std::int16_t>(layer), graph_.routed_rows);
+  }
+}
+
+void Lowering::make_resident() {
+  const std::int64_t T = strategy_.pack_length;
+  const auto of = [&](std::int64_t n, DType dtype) {
+    return build_.resident({{n, 1, 1}, dtype, MemoryCategory::other, Space::device});
+  };
+  BatchBuffers& batch = build_.draft().batch;
+  batch.tokens = of(T, DType::int64);
+  batch.labels = of(T, DType::int64);
+  batch.positions = of(T, DType::int64);
+  batch.boundaries = of(T + 1, DType::int32);
+  batch.valid_tokens = of(1, DType::fp32);
+  scalars_ = of(2, DType::fp32);
+  batch.loss = build_.view(scalars_, 0, {1, 1, 1}, DType::fp32);
+  batch.grad_norm = build_.view(scalars_, width(DType::fp32), {1, 1, 1}, DType::fp32);
+}
+
+void Lowering::prepare() {
+  op(Kernel::fill_zero, origin(Phase::prepare, "scalars"), {2}, {}, {scalars_});
+  op(Kernel::all_reduce, origin(Phase::prepare, "valid_tokens"), {1}, {},
+     {build_.draft().batch.valid_tokens}, Lane::reduce_scatter, Group::world);
+  build_.end_section(1, origin(Phase::prepare, "section"));
+}
+
+void Lowering::update(UnitFlat& flat) {
+  const Flat& stored = build_.draft().flats[static_cast<std::size_t>(flat.flat)];
+  const Extent n = flat.shard_elements;
+  const BufferId grad_norm = build_.draft().batch.grad_norm;
+  const Origin from = origin(Phase::optimizer, stored.name);
+  op(Kernel::clip, from, {n}, {grad_norm}, {flat.gradient_shard});
+  const BufferId gradient = flat.gradient_shard;
+  const std::array<BufferId, 1> inputs{gradient};
+  const std::array<BufferId, 3> outputs{stored.parameter, stored.exp_avg, stored.exp_avg_sq};
+  Work work;
+  work.kernel = Kernel::adamw;
+  work.extents[0] = n;
+  workspaces_.clear();
+  rules_.workspaces(work, workspaces_);
+  for (std::int64_t copy = 0; copy < rules_.optimizer_copies; ++copy)
+    workspaces_.push_back({{flat.layout->largest_piece / group_size(flat.group), 1, 1}});
+  build_.add({work, Lane::compute, from, inputs, outputs, workspaces_, {}});
+}
+
+// Gradients of parameters that several ranks of an expert parallel group hold are summed first;
+// then one all-reduce carries the norm and the loss, and every flat is clipped and updated.
+void Lowering::optimize() {
+  for (Unit& unit : units_) {
+    for (UnitFlat& flat : unit.flats) {
+      if (rules_.shards_dense_over_world || flat.group == Group::expert_shard ||
+          strategy_.expert_parallel == 1)
+        continue;
+      op(Kernel::all_reduce, origin(Phase::reduce, "replicas"), {flat.shard_elements}, {},
+         {flat.gradient_shard}, Lane::reduce_scatter, Group::expert);
+    }
+  }
+  const BufferId grad_norm = build_.draft().batch.grad_norm;
+  for (Unit& unit : units_)
+    for (UnitFlat& flat : unit.flats)
+      op(Kernel::square_sum, origin(Phase::optimizer, "norm"), {flat.shard_elements},
+         {flat.gradient_shard}, {grad_norm});
+  op(Kernel::all_reduce, origin(Phase::optimizer, "norm"), {2}, {}, {scalars_},
+     Lane::reduce_scatter, Group::world);
+  for (Unit& unit : units_)
+    for (UnitFlat& flat : unit.flats) update(flat);
+  build_.end_section(1, origin(Phase::optimizer, "section"));
+}
+
+Schedule Lowering::run() && {
+  make_symbols();
+  make_resident();
+  make_units();
+  prepare();
+  micro_step(true);
+  if (strategy_.gradient_accumulation > 1) micro_step(false);
+  optimize();
+  return std::move(build_).finish();
+}
+
+Schedule lower(const OpGraph& graph, const Strategy& strategy) {
+  const EngineRules* rules = engine_named(strategy.engine);
+  XT_CHECK(rules != nullptr, strategy.engine);
+  XT_CHECK(graph.tokens == strategy.pack_length && graph.dtype == strategy.compute_dtype);
+  return Lowering(graph, strategy, *rules).run();
+}
+
+}  // namespace xt

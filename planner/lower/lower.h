@@ -1,0 +1,19 @@
+#pragma once
+
+// From what is computed to what is run: an op graph and a strategy become the schedule of one step
+// by the rules of the strategy's engine.
+
+#include "costmodel/ir/op_graph.h"
+#include "costmodel/ir/schedule.h"
+#include "planner/strategy.h"
+
+namespace xt {
+
+/// The schedule of one training step.
+///
+/// Assumes: the strategy was checked (planner/plan): its engine exists, its counts fit the model,
+///          and `graph` was built for its pack length, dtype and expert parallel size. Before data
+///          is seen, samples are equally long and every rank receives as many rows as it sends
+Schedule lower(const OpGraph& graph, const Strategy& strategy);
+
+}  // namespace xt

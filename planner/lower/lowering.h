@@ -1,0 +1,144 @@
+#pragma once
+
+// The state of one lowering, shared by the files that write the parts of a step. Private to lower/.
+
+#include <array>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "costmodel/ir/op_graph.h"
+#include "costmodel/ir/schedule_builder.h"
+#include "planner/lower/engine.h"
+#include "planner/lower/layout.h"
+#include "planner/strategy.h"
+
+namespace xt {
+
+/// One flat buffer of one unit (embedding, decoder layer, head) and its present instances.
+struct UnitFlat {
+  const FlatLayout* layout = nullptr;
+  Group group = Group::shard;
+  std::int64_t shard_elements = 0;
+  std::int32_t flat = 0;  ///< index into Schedule::flats
+  BufferId gathered = no_buffer;
+  BufferId received = no_buffer;  ///< gathered, but not copied out yet
+  BufferId gradient = no_buffer;
+  BufferId gradient_shard = no_buffer;
+};
+
+/// What FSDP gathers and reduces at once.
+struct Unit {
+  const Block* block = nullptr;
+  std::int16_t layer = -1;
+  std::vector<UnitFlat> flats;
+};
+
+/// A reduce-scatter that nothing has waited for yet.
+struct PendingReduce {
+  OpId op = no_op;
+  BufferId reduced = no_buffer;  ///< to be added to the gradient shard, where it is not that itself
+  UnitFlat* flat = nullptr;
+};
+
+/// The buffers of one run of a block, by value.
+using Values = std::vector<BufferId>;
+
+class Lowering {
+ public:
+  Lowering(const OpGraph& graph, const Strategy& strategy, const EngineRules& rules);
+  Schedule run() &&;
+
+ private:
+  // units.cpp: flat buffers, gathers, reductions
+  void make_units();
+  Unit make_unit(const Block& block, std::int16_t layer, std::string_view label,
+                 const std::array<FlatLayout, 2>& layouts);
+  UnitFlat make_flat(const FlatLayout& layout, Group group, std::string name);
+  void place(const Unit& unit, const UnitFlat& flat);
+  void gather(Unit& unit, Phase phase);
+  void gather_flat(const Unit& unit, UnitFlat& flat, Phase phase);
+  void copy_out(Unit& unit, Phase phase);
+  void release(Unit& unit);
+  void open_gradients(Unit& unit, Phase phase);
+  void reduce(Unit& unit, bool is_first);
+  void reduce_flat(const Unit& unit, UnitFlat& flat, bool is_first);
+  void convert_reduced(const Origin& from, UnitFlat& flat, BufferId reduced, bool is_first);
+  void settle(bool is_first);
+  std::vector<OpId> pending_ops() const;
+  void bind_parameters(const Unit& unit, Values& values);
+  BufferId piece_view(const Unit& unit, std::size_t parameter, bool is_gradient);
+
+  // micro_step.cpp: forward, recompute, backward, swap
+  void micro_step(bool is_first);
+  void forward();
+  void backward(bool is_first);
+  void recompute(const Block& block, Values& values, std::int16_t layer);
+  void layer_forward(std::int16_t layer);
+  void layer_backward(std::int16_t layer, bool is_first);
+  void embedding_backward(bool is_first);
+  OpId emit(const GraphOp& op, Values& values, const Block& block, Phase phase, std::int16_t layer,
+            std::span<const OpId> after = {});
+  BufferId make_value(const GraphValue& value, const Block& block, std::size_t i, Phase phase,
+                      std::int16_t layer);
+  Extent resolve(Extent extent, std::int16_t layer) const;
+  void swap_out(std::int16_t layer);
+  void swap_in(std::int16_t layer);
+  bool is_recomputed(std::int16_t layer) const { return layer < strategy_.recompute_layers; }
+  bool is_swapped(std::int16_t layer) const { return layer < strategy_.swap_layers; }
+
+  // loss.cpp
+  void loss(bool is_first);
+  void loss_chunks();
+  void loss_chunk(std::int16_t chunk, std::int64_t first, std::int64_t rows);
+  void autograd_loss_chunk(std::int16_t chunk, std::int64_t first, std::int64_t rows);
+  void finish_autograd_loss();
+  BufferId head_weight(bool is_gradient);
+
+  // lower.cpp: what is resident, and the sections
+  void make_symbols();
+  void make_resident();
+  void prepare();
+  void optimize();
+  void update(UnitFlat& flat);
+
+  // One op with everything spelt out.
+  OpId op(Kernel kernel, const Origin& origin, std::initializer_list<Extent> extents,
+          std::initializer_list<BufferId> inputs, std::initializer_list<BufferId> outputs,
+          Lane lane = Lane::compute, Group group = Group::none, std::span<const OpId> after = {});
+  OpId add(const Work& work, const Origin& origin, Lane lane, std::span<const BufferId> inputs,
+           std::span<const BufferId> outputs, std::span<const OpId> after);
+  Origin origin(Phase phase, std::string_view part, std::int16_t layer = -1,
+                std::int16_t chunk = -1);
+  bool keeps_gathered(const Unit& unit) const;
+  std::int64_t group_size(Group group) const;
+
+  const OpGraph& graph_;
+  const Strategy& strategy_;
+  const EngineRules& rules_;
+  ScheduleBuilder build_;
+  std::vector<std::array<FlatLayout, 2>> layouts_;  ///< embedding, decoder blocks, head
+  std::vector<Unit> units_;                         ///< embedding, layers, head
+  std::vector<std::vector<bool>> recomputed_;       ///< per decoder block and forward op
+  std::vector<std::vector<bool>> is_saved_;         ///< per decoder block and value
+  std::vector<PendingReduce> pending_;
+  OpId copied_out_ = no_op;
+
+  SymbolId sum_squared_lengths_{}, longest_sample_{};
+  std::vector<SymbolId> rows_received_;
+  BufferId scalars_ = no_buffer, table_ = no_buffer;
+
+  std::vector<Values> kept_;       ///< per layer: what its forward pass left for its backward
+  std::vector<BufferId> inputs_;   ///< per layer: its input; after the last, the head's
+  std::vector<BufferId> on_host_;  ///< per layer: its input, swapped out
+  OpId pending_swap_ = no_op;
+  BufferId gradient_ = no_buffer;  ///< of the input of the layer run backward last
+  BufferId hidden_ = no_buffer, d_hidden_ = no_buffer;
+  BufferId head_weight_ = no_buffer, head_gradient_ = no_buffer;
+  BufferId last_chunk_gradient_ = no_buffer;
+
+  std::vector<BufferId> operands_;  ///< of the op being written
+  std::vector<WorkspaceSpec> workspaces_;
+};
+
+}  // namespace xt

@@ -1,0 +1,238 @@
+// Units of FSDP: which parameters are gathered, reduced and updated together, and when.
+
+#include <fmt/format.h>
+
+#include "costmodel/diagnostics/check.h"
+#include "planner/lower/lowering.h"
+
+namespace xt {
+
+UnitFlat Lowering::make_flat(const FlatLayout& layout, Group group, std::string name) {
+  UnitFlat flat;
+  flat.layout = &layout;
+  flat.group = group;
+  flat.shard_elements = layout.elements / group_size(group);
+  std::vector<Flat>& flats = build_.draft().flats;
+  flat.flat = static_cast<std::int32_t>(flats.size());
+  const auto shard = [&](MemoryCategory category) {
+    return build_.resident({{flat.shard_elements, 1, 1}, DType::fp32, category, Space::device});
+  };
+  const BufferId parameter = shard(MemoryCategory::parameters);
+  const BufferId exp_avg = shard(MemoryCategory::optimizer);
+  const BufferId exp_avg_sq = shard(MemoryCategory::optimizer);
+  flats.push_back({std::move(name), group, layout.elements, parameter, exp_avg, exp_avg_sq});
+  return flat;
+}
+
+// Published names are needed only by who loads and saves weights; for priced engines they would
+// be most of the schedule.
+void Lowering::place(const Unit& unit, const UnitFlat& flat) {
+  if (!rules_.is_executed) return;
+  const std::string prefix = unit.layer < 0
+                                 ? unit.block->prefix
+                                 : fmt::format(fmt::runtime(unit.block->prefix), unit.layer);
+  for (std::size_t i = 0; i < flat.layout->parameters.size(); ++i) {
+    const GraphParameter& parameter = unit.block->parameters[flat.layout->parameters[i]];
+    for (const Piece& piece : parameter.pieces)
+      build_.draft().placements.push_back({prefix + piece.name, piece.shape, piece.n_dimensions,
+                                           piece.expert, flat.flat,
+                                           flat.layout->offsets[i] + piece.offset_elements});
+  }
+}
+
+Unit Lowering::make_unit(const Block& block, std::int16_t layer, std::string_view label,
+                         const std::array<FlatLayout, 2>& layouts) {
+  Unit unit;
+  unit.block = &block;
+  unit.layer = layer;
+  const std::string name = layer < 0 ? std::string(label) : fmt::format("{} {}", label, layer);
+  if (!layouts[0].is_empty()) unit.flats.push_back(make_flat(layouts[0], Group::shard, name));
+  if (!layouts[1].is_empty())
+    unit.flats.push_back(make_flat(layouts[1], Group::expert_shard, name + " experts"));
+  for (const UnitFlat& flat : unit.flats) place(unit, flat);
+  return unit;
+}
+
+void Lowering::make_units() {
+  const auto layouts = [&](const Block& block) {
+    return std::array<FlatLayout, 2>{flat_layout(block, false, group_size(Group::shard)),
+                                     flat_layout(block, true, group_size(Group::expert_shard))};
+  };
+  layouts_.reserve(graph_.decoder.size() + 2);
+  layouts_.push_back(layouts(graph_.embedding));
+  for (const Block& block : graph_.decoder) layouts_.push_back(layouts(block));
+  layouts_.push_back(layouts(graph_.head));
+
+  units_.push_back(make_unit(graph_.embedding, -1, "embedding", layouts_.front()));
+  for (std::size_t layer = 0; layer < graph_.layers.size(); ++layer) {
+    const std::uint16_t kind = graph_.layers[layer];
+    units_.push_back(make_unit(graph_.decoder[kind], static_cast<std::int16_t>(layer), "layer",
+                               layouts_[kind + 1u]));
+  }
+  units_.push_back(make_unit(graph_.head, -1, "head", layouts_.back()));
+}
+
+bool Lowering::keeps_gathered(const Unit& unit) const {
+  const bool is_sparse = units_[units_.size() - 2].flats.size() > 1;
+  if (&unit == &units_.back()) return is_sparse && rules_.keeps_sparse_head;
+  if (&unit == &units_.front()) return graph_.ties_embedding;
+  if (&unit != &units_[units_.size() - 2]) return false;
+  return is_sparse ? rules_.keeps_last_sparse_layer : rules_.keeps_last_dense_layer;
+}
+
+void Lowering::gather(Unit& unit, Phase phase) {
+  for (UnitFlat& flat : unit.flats)
+    if (flat.gathered == no_buffer && flat.received == no_buffer) gather_flat(unit, flat, phase);
+}
+
+void Lowering::gather_flat(const Unit& unit, UnitFlat& flat, Phase phase) {
+  const Origin from = origin(phase, "all_gather", unit.layer);
+  BufferId shard = build_.draft().flats[static_cast<std::size_t>(flat.flat)].parameter;
+  if (graph_.dtype != DType::fp32) {
+    const BufferId narrow = build_.transient({{flat.shard_elements, 1, 1},
+                                              graph_.dtype,
+                                              MemoryCategory::communication_buffers,
+                                              Space::device,
+                                              Lane::all_gather});
+    op(Kernel::cast, from, {flat.shard_elements}, {shard}, {narrow}, Lane::all_gather);
+    shard = narrow;
+  }
+  const Extent n = flat.layout->elements;
+  TensorSpec full{{n, 1, 1}, graph_.dtype, MemoryCategory::gathered_parameters, Space::device};
+  if (!rules_.copies_gathered) {
+    flat.gathered = build_.transient(full);
+    op(Kernel::all_gather, from, {n}, {shard}, {flat.gathered}, Lane::all_gather, flat.group);
+    return;
+  }
+  full.category = MemoryCategory::communication_buffers;
+  full.lane = Lane::all_gather;
+  flat.received = build_.transient(full);
+  const std::array<OpId, 1> after{copied_out_};
+  op(Kernel::all_gather, from, {n}, {shard}, {flat.received}, Lane::all_gather, flat.group,
+     std::span(after.data(), copied_out_ == no_op ? 0u : 1u));
+}
+
+void Lowering::copy_out(Unit& unit, Phase phase) {
+  for (UnitFlat& flat : unit.flats) {
+    if (flat.received == no_buffer) continue;
+    const Extent n = flat.layout->elements;
+    flat.gathered = build_.transient(
+        {{n, 1, 1}, graph_.dtype, MemoryCategory::gathered_parameters, Space::device});
+    copied_out_ = op(Kernel::cast, origin(phase, "copy_out", unit.layer), {n}, {flat.received},
+                     {flat.gathered});
+    flat.received = no_buffer;
+  }
+}
+
+void Lowering::release(Unit& unit) {
+  for (UnitFlat& flat : unit.flats) flat.gathered = no_buffer;
+}
+
+void Lowering::open_gradients(Unit& unit, Phase phase) {
+  for (UnitFlat& flat : unit.flats) {
+    if (flat.gradient != no_buffer) continue;
+    const Extent n = flat.layout->elements;
+    flat.gradient =
+        build_.transient({{n, 1, 1}, graph_.dtype, MemoryCategory::gradients, Space::device});
+    for (const auto& [offset, length] : flat.layout->gaps) {
+      const BufferId gap =
+          build_.view(flat.gradient, offset * width(graph_.dtype), {length, 1, 1}, graph_.dtype);
+      op(Kernel::fill_zero, origin(phase, "padding", unit.layer), {length}, {}, {gap});
+    }
+  }
+}
+
+void Lowering::reduce(Unit& unit, bool is_first) {
+  for (UnitFlat& flat : unit.flats) reduce_flat(unit, flat, is_first);
+}
+
+void Lowering::reduce_flat(const Unit& unit, UnitFlat& flat, bool is_first) {
+  const Origin from = origin(Phase::backward, "reduce_scatter", unit.layer);
+  const Extent n = flat.layout->elements;
+  TensorSpec scratch{{n, 1, 1}, graph_.dtype, MemoryCategory::communication_buffers, Space::device};
+  BufferId full = flat.gradient;
+  flat.gradient = no_buffer;
+  if (rules_.copies_gradients) {
+    const BufferId copy = build_.transient(scratch);
+    op(Kernel::cast, origin(Phase::backward, "copy_in", unit.layer), {n}, {full}, {copy});
+    full = copy;
+  }
+  TensorSpec shard{
+      {flat.shard_elements, 1, 1}, DType::fp32, MemoryCategory::gradients, Space::device};
+  if (is_first) flat.gradient_shard = build_.transient(shard);
+  BufferId reduced = flat.gradient_shard;
+  if (!is_first || graph_.dtype != DType::fp32) {
+    shard.dtype = graph_.dtype;
+    shard.category = MemoryCategory::communication_buffers;
+    reduced = build_.transient(shard);
+  }
+  OpId last{};
+  if (rules_.reduces_through_scratch) {
+    last = op(Kernel::reduce_scatter, from, {n}, {full}, {reduced, build_.transient(scratch)},
+              Lane::reduce_scatter, flat.group);
+  } else {
+    last =
+        op(Kernel::reduce_scatter, from, {n}, {full}, {reduced}, Lane::reduce_scatter, flat.group);
+  }
+  if (graph_.dtype != DType::fp32) {
+    convert_reduced(from, flat, reduced, is_first);
+    reduced = flat.gradient_shard;
+    last = OpId(static_cast<std::uint32_t>(build_.n_ops() - 1));
+  }
+  pending_.push_back({last, reduced == flat.gradient_shard ? no_buffer : reduced, &flat});
+}
+
+// A shard reduced in a narrower dtype is widened, or added, on the reduce-scatter's own lane.
+void Lowering::convert_reduced(const Origin& from, UnitFlat& flat, BufferId reduced,
+                               bool is_first) {
+  op(is_first ? Kernel::cast : Kernel::add, from, {flat.shard_elements}, {reduced},
+     {flat.gradient_shard}, Lane::reduce_scatter);
+}
+
+std::vector<OpId> Lowering::pending_ops() const {
+  std::vector<OpId> ops;
+  for (const PendingReduce& reduce : pending_) ops.push_back(reduce.op);
+  return ops;
+}
+
+void Lowering::settle(bool is_first) {
+  for (const PendingReduce& reduce : pending_) {
+    if (reduce.reduced == no_buffer) continue;
+    XT_CHECK(!is_first);
+    op(Kernel::add, origin(Phase::backward, "accumulate"), {reduce.flat->shard_elements},
+       {reduce.reduced}, {reduce.flat->gradient_shard});
+  }
+  pending_.clear();
+}
+
+BufferId Lowering::piece_view(const Unit& unit, std::size_t parameter, bool is_gradient) {
+  for (const UnitFlat& flat : unit.flats) {
+    for (std::size_t i = 0; i < flat.layout->parameters.size(); ++i) {
+      if (flat.layout->parameters[i] != parameter) continue;
+      const GraphParameter& of = unit.block->parameters[parameter];
+      const ValueId value = is_gradient ? of.gradient : of.value;
+      return build_.view(is_gradient ? flat.gradient : flat.gathered,
+                         flat.layout->offsets[i] * width(graph_.dtype),
+                         unit.block->values[static_cast<std::size_t>(value)].shape, graph_.dtype);
+    }
+  }
+  XT_CHECK(false, parameter);
+}
+
+void Lowering::bind_parameters(const Unit& unit, Values& values) {
+  for (const UnitFlat& flat : unit.flats) {
+    for (std::size_t i = 0; i < flat.layout->parameters.size(); ++i) {
+      const GraphParameter& parameter = unit.block->parameters[flat.layout->parameters[i]];
+      const std::int64_t offset = flat.layout->offsets[i] * width(graph_.dtype);
+      const auto& shape = unit.block->values[static_cast<std::size_t>(parameter.value)].shape;
+      if (flat.gathered != no_buffer)
+        values[static_cast<std::size_t>(parameter.value)] =
+            build_.view(flat.gathered, offset, shape, graph_.dtype);
+      if (flat.gradient != no_buffer)
+        values[static_cast<std::size_t>(parameter.gradient)] =
+            build_.view(flat.gradient, offset, shape, graph_.dtype);
+    }
+  }
+}
+
+}  // namespace xt

@@ -1,0 +1,119 @@
+#include "executor/communicators/rendezvous.h"
+
+#include <fmt/format.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace xt {
+namespace {
+
+using std::chrono::steady_clock;
+
+/// How long the ranks that notice a loss wait for each other's word. Twice this and the launcher's
+/// patience stay below 15 s, the time in which a run must be over.
+constexpr std::chrono::seconds patience(4);
+constexpr std::chrono::milliseconds poll_interval(20);
+
+c10::intrusive_ptr<c10d::TCPStore> connect(const std::string& host, c10d::TCPStoreOptions options) {
+  try {
+    return c10::make_intrusive<c10d::TCPStore>(host, options);
+  } catch (const c10::Error& error) {
+    // A LibTorch built without libuv refuses at once and has the older server.
+    if (std::string_view(error.what()).find("libuv") == std::string_view::npos) throw;
+    options.useLibUV = false;
+    return c10::make_intrusive<c10d::TCPStore>(host, options);
+  }
+}
+
+std::string left_key(int rank) { return fmt::format("left/{}", rank); }
+std::string noticed_key(int rank) { return fmt::format("noticed/{}", rank); }
+
+void record_if_first(c10d::Store& store, int rank) {
+  store.compareSet(std::string(lost_rank_key), "", std::to_string(rank));
+}
+
+}  // namespace
+
+StoreServer::StoreServer() {
+  c10d::TCPStoreOptions options;
+  options.port = 0;
+  options.isServer = true;
+  options.waitWorkers = false;
+  const auto store = connect("127.0.0.1", options);
+  port_ = store->getPort();
+  store_ = store;
+}
+
+void StoreServer::record_lost_rank(int rank) { record_if_first(*store_, rank); }
+
+Rendezvous::Rendezvous(const RankEnvironment& place, std::chrono::seconds timeout) : place_(place) {
+  c10d::TCPStoreOptions options;
+  options.port = place.store_port;
+  options.isServer = serves();
+  options.waitWorkers = false;
+  options.multiTenant = true;
+  options.timeout = timeout;
+  network_store_ = connect(place.store_host, options);
+  store_ = c10::make_intrusive<c10d::PrefixStore>(place.key_prefix, network_store_);
+}
+
+Rendezvous::~Rendezvous() {
+  try {
+    store_->set(left_key(place_.rank), "1");
+    if (!serves()) return;
+    std::vector<std::string> others;
+    for (int rank = 0; rank < place_.world_size; ++rank)
+      if (rank != recorded_lost_rank()) others.push_back(left_key(rank));
+    store_->wait(others, 2 * patience);
+  } catch (const std::exception&) {
+    // The store or a rank is gone already; there is nobody left to wait for.
+  }
+}
+
+c10::intrusive_ptr<c10d::Store> Rendezvous::store_of(std::string_view name) const {
+  return c10::make_intrusive<c10d::PrefixStore>(fmt::format("{}/", name), store_);
+}
+
+std::optional<int> Rendezvous::recorded_lost_rank() {
+  const std::string key(lost_rank_key);
+  if (!network_store_->check({key})) return std::nullopt;
+  return std::stoi(network_store_->get_to_str(key));
+}
+
+std::optional<int> Rendezvous::first_missing(std::span<const int> candidates) {
+  for (const int rank : candidates)
+    if (!store_->check({noticed_key(rank)})) return rank;
+  return std::nullopt;
+}
+
+std::optional<int> Rendezvous::find_lost_rank(std::span<const int> candidates) {
+  try {
+    store_->set(noticed_key(place_.rank), "1");
+    const auto deadline = steady_clock::now() + patience;
+    while (steady_clock::now() < deadline) {
+      if (const std::optional<int> lost = recorded_lost_rank()) return lost;
+      std::this_thread::sleep_for(poll_interval);
+    }
+    if (const std::optional<int> missing = first_missing(candidates))
+      record_if_first(*network_store_, *missing);
+    return recorded_lost_rank();
+  } catch (const std::exception&) {
+    // The store itself is gone, and with it whoever served it.
+    if (place_.launcher_hosts_store) return std::nullopt;
+    return 0;
+  }
+}
+
+void Rendezvous::announce_failure() {
+  try {
+    record_if_first(*network_store_, place_.rank);
+  } catch (const std::exception&) {
+    // Without a store nobody can be told; the others will notice the closed connections.
+  }
+}
+
+}  // namespace xt

@@ -1,0 +1,72 @@
+#pragma once
+
+// Where the ranks of a run meet: a key-value store on the network. Beside making groups possible it
+// answers one question, who was lost when a collective failed.
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <chrono>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "executor/communicators/rank_environment.h"
+
+namespace xt {
+
+/// The key under which a launcher or a rank records the rank that failed first, without prefix.
+inline constexpr std::string_view lost_rank_key = "xt_lost_rank";
+
+/// A store served by this process on a free port, for the ranks that it launches.
+class StoreServer {
+ public:
+  /// Throws: std::exception if no port can be had
+  StoreServer();
+
+  [[nodiscard]] std::uint16_t port() const { return port_; }
+
+  /// Tells all ranks that `rank` is gone; the first record stands.
+  void record_lost_rank(int rank);
+
+ private:
+  c10::intrusive_ptr<c10d::Store> store_;
+  std::uint16_t port_ = 0;
+};
+
+/// One rank's connection to the store. Used by the one thread that issues collectives.
+class Rendezvous {
+ public:
+  /// Connects, serving the store itself if it is this rank's part.
+  ///
+  /// Throws: std::exception if the store does not answer within `timeout`
+  explicit Rendezvous(const RankEnvironment& place,
+                      std::chrono::seconds timeout = std::chrono::seconds(60));
+  /// A rank that serves the store stays until the others have left it, or a few seconds.
+  ~Rendezvous();
+  Rendezvous(const Rendezvous&) = delete;
+  Rendezvous& operator=(const Rendezvous&) = delete;
+
+  [[nodiscard]] const RankEnvironment& place() const { return place_; }
+
+  /// The part of the store that belongs to `name`.
+  [[nodiscard]] c10::intrusive_ptr<c10d::Store> store_of(std::string_view name) const;
+
+  /// Which of `candidates` is gone, after a collective among them failed. Waits for whoever knows:
+  /// the launcher, an earlier finder, or, after a few seconds, those of the candidates that did not
+  /// come here themselves. None if all of them did.
+  std::optional<int> find_lost_rank(std::span<const int> candidates);
+
+  /// Tells the others that this rank fails by itself, so that they name it.
+  void announce_failure();
+
+ private:
+  [[nodiscard]] std::optional<int> recorded_lost_rank();
+  [[nodiscard]] std::optional<int> first_missing(std::span<const int> candidates);
+  bool serves() const { return !place_.launcher_hosts_store && place_.rank == 0; }
+
+  RankEnvironment place_;
+  c10::intrusive_ptr<c10d::Store> network_store_;
+  c10::intrusive_ptr<c10d::Store> store_;
+};
+
+}  // namespace xt

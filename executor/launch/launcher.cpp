@@ -1,0 +1,182 @@
+#include "executor/launch/launcher.h"
+
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+
+#include "costmodel/diagnostics/check.h"
+#include "executor/communicators/rendezvous.h"
+#include "executor/launch/processes.h"
+
+namespace xt {
+namespace {
+
+using std::chrono::steady_clock;
+
+/// How long the other ranks may take to report after one has failed.
+constexpr std::chrono::seconds grace(8);
+constexpr std::chrono::milliseconds poll_interval(200);
+
+/// The variable by which torchrun names a run; ours holds the launcher's process.
+constexpr const char* run_variable = "TORCHELASTIC_RUN_ID";
+
+std::string run_name(pid_t launcher) { return fmt::format("xt-run-{}", launcher); }
+
+/// A failure that explains others comes before those it causes: a death by signal, then an exit of
+/// its own accord, then the exit of a rank that lost a peer.
+int weight(const ProcessEnd& end) {
+  if (end.signal != 0) return 5;
+  switch (end.exit_code) {
+    case 0:
+      return 0;
+    case 1:
+      return 1;
+    case 2:
+      return 3;
+    case 3:
+      return 2;
+    default:
+      return 4;
+  }
+}
+
+bool is_failure(const ProcessEnd& end) { return weight(end) > 1; }
+
+std::string sentence(int rank, const ProcessEnd& end) {
+  if (end.signal != 0)
+    return fmt::format("rank {} was killed by signal {} ({})", rank, end.signal,
+                       strsignal(end.signal));
+  return fmt::format("rank {} failed with exit code {}", rank, end.exit_code);
+}
+
+class Ranks {
+ public:
+  Ranks() = default;
+  ~Ranks() { signal_running(SIGKILL); }
+  Ranks(const Ranks&) = delete;
+  Ranks& operator=(const Ranks&) = delete;
+
+  void start(const LaunchOptions& options) {
+    for (int rank = 0; rank < options.n_ranks; ++rank)
+      ranks_.push_back({start_process(command(options, rank)), std::nullopt});
+  }
+
+  int wait() {
+    while (collect()) {
+      const std::optional<int> signal = signals_.next(poll_interval);
+      if (signal == SIGINT || signal == SIGTERM) interrupt(*signal);
+      if (deadline_ && steady_clock::now() > *deadline_) signal_running(SIGKILL);
+    }
+    return exit_code();
+  }
+
+ private:
+  struct Rank {
+    pid_t process;
+    std::optional<ProcessEnd> end;
+  };
+
+  Command command(const LaunchOptions& options, int rank) const {
+    Command result{options.arguments, options.variables, rank != 0};
+    const std::string n_ranks = std::to_string(options.n_ranks);
+    const std::string threads = std::to_string(options.threads_per_rank);
+    for (const auto& [name, value] : std::vector<std::pair<std::string, std::string>>{
+             {"RANK", std::to_string(rank)},
+             {"LOCAL_RANK", std::to_string(rank)},
+             {"WORLD_SIZE", n_ranks},
+             {"LOCAL_WORLD_SIZE", n_ranks},
+             {"MASTER_ADDR", "127.0.0.1"},
+             {"MASTER_PORT", std::to_string(store_.port())},
+             {"OMP_NUM_THREADS", threads},
+             {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+             {"TORCHELASTIC_RESTART_COUNT", "0"},
+             {run_variable, run_name(getpid())}})
+      result.variables.emplace_back(name, value);
+    return result;
+  }
+
+  /// Notes who has ended; whether anybody still runs.
+  bool collect() {
+    std::optional<int> worst;
+    bool running = false;
+    for (int rank = 0; rank < std::ssize(ranks_); ++rank) {
+      Rank& one = ranks_[static_cast<std::size_t>(rank)];
+      if (one.end) continue;
+      one.end = end_of(one.process);
+      running = running || !one.end;
+      if (!one.end || !is_failure(*one.end)) continue;
+      if (!worst || weight(*one.end) > weight(*end(*worst))) worst = rank;
+    }
+    if (worst && !first_failed_) note_failure(*worst);
+    return running;
+  }
+
+  const std::optional<ProcessEnd>& end(int rank) const {
+    return ranks_[static_cast<std::size_t>(rank)].end;
+  }
+
+  void note_failure(int rank) {
+    first_failed_ = rank;
+    deadline_ = steady_clock::now() + grace;
+    if (!interrupted_) store_.record_lost_rank(rank);
+  }
+
+  void interrupt(int signal) {
+    interrupted_ = true;
+    signal_running(signal);
+    if (!deadline_) deadline_ = steady_clock::now() + grace;
+  }
+
+  void signal_running(int signal) {
+    for (const Rank& rank : ranks_)
+      if (!rank.end) kill(rank.process, signal);
+  }
+
+  int exit_code() const {
+    if (interrupted_) return 3;
+    if (first_failed_) {
+      const ProcessEnd& cause = *end(*first_failed_);
+      if (cause == ProcessEnd{2, 0}) return 2;
+      std::fprintf(stderr, "error: %s\n", sentence(*first_failed_, cause).c_str());
+      return 3;
+    }
+    int code = 0;
+    for (const Rank& rank : ranks_) code = std::max(code, rank.end->exit_code);
+    return code;
+  }
+
+  BlockedSignals signals_;
+  StoreServer store_;
+  std::vector<Rank> ranks_;
+  std::optional<int> first_failed_;
+  std::optional<steady_clock::time_point> deadline_;
+  bool interrupted_ = false;
+};
+
+}  // namespace
+
+int launch(const LaunchOptions& options) {
+  XT_CHECK(options.n_ranks > 0 && options.threads_per_rank > 0, options.n_ranks,
+           options.threads_per_rank);
+  Ranks ranks;
+  ranks.start(options);
+  return ranks.wait();
+}
+
+bool is_launched() { return process_variable(run_variable) == run_name(getppid()); }
+
+void end_with_launcher() {
+  const pid_t launcher = getppid();
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != launcher) std::raise(SIGKILL);  // it was gone before the request
+}
+
+std::string this_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
+
+}  // namespace xt

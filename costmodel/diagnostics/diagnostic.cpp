@@ -17,8 +17,8 @@ constexpr std::string_view yellow = "\x1b[1;33m";
 constexpr std::string_view cyan = "\x1b[36m";
 constexpr std::string_view plain = "\x1b[0m";
 
-std::string painted(std::string_view text, std::string_view colour, bool on) {
-  return on ? fmt::format("{}{}{}", colour, text, plain) : std::string(text);
+std::string painted(std::string_view text, std::string_view color, bool on) {
+  return on ? fmt::format("{}{}{}", color, text, plain) : std::string(text);
 }
 
 std::string_view word(Severity severity) {
@@ -80,7 +80,7 @@ Excerpt excerpt(std::string_view line, const Location& where) {
 
 /// The source line and a caret line under the token.
 std::string pointed_at(const Location& where, std::span<const SourceText> sources,
-                       std::string_view colour, bool on) {
+                       std::string_view color, bool on) {
   const auto source = std::ranges::find(sources, where.file, &SourceText::path);
   if (where.line == 0 || source == sources.end()) return "";
   const Excerpt shown = excerpt(line_of(source->text, where.line), where);
@@ -88,18 +88,18 @@ std::string pointed_at(const Location& where, std::span<const SourceText> source
   const std::string carets(std::max<std::size_t>(1, n_characters(shown.marked)), '^');
   return fmt::format("{} | {}{}{}\n{} | {}{}\n", number, shown.before, shown.marked, shown.after,
                      std::string(number.size(), ' '), blank(shown.before),
-                     painted(carets, colour, on));
+                     painted(carets, color, on));
 }
 
 std::string rendered(const Diagnostic& diagnostic, std::span<const SourceText> sources,
-                     bool colour) {
+                     bool color) {
   const std::string_view hue = diagnostic.severity == Severity::error ? red : yellow;
   std::string text =
       fmt::format("{}{}: {}\n", position(diagnostic.where),
-                  painted(word(diagnostic.severity), hue, colour), diagnostic.message);
-  text += pointed_at(diagnostic.where, sources, hue, colour);
+                  painted(word(diagnostic.severity), hue, color), diagnostic.message);
+  text += pointed_at(diagnostic.where, sources, hue, color);
   if (!diagnostic.hint.empty())
-    text += fmt::format("\n{}: {}\n", painted("hint", cyan, colour), diagnostic.hint);
+    text += fmt::format("\n{}: {}\n", painted("hint", cyan, color), diagnostic.hint);
   return text;
 }
 
@@ -140,11 +140,11 @@ std::string render(std::span<const Diagnostic> diagnostics, std::span<const Sour
   std::vector<Diagnostic> errors;
   for (const Diagnostic& diagnostic : diagnostics) {
     text += fmt::format("{}{}", text.empty() ? "" : "\n",
-                        rendered(diagnostic, sources, options.colour));
+                        rendered(diagnostic, sources, options.is_colored));
     if (diagnostic.severity == Severity::error) errors.push_back(diagnostic);
   }
   if (errors.empty()) return text;
-  return text + fmt::format("\n{}: {} problem{}{}; {}\n", painted("error", red, options.colour),
+  return text + fmt::format("\n{}: {} problem{}{}; {}\n", painted("error", red, options.is_colored),
                             errors.size(), errors.size() == 1 ? "" : "s", places(errors),
                             options.outcome);
 }

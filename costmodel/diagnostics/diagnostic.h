@@ -60,7 +60,7 @@ class InputError : public std::exception {
 
 /// How problems are shown, and what did not happen because of them.
 struct RenderOptions {
-  bool colour = false;
+  bool is_colored = false;
   std::string outcome = "nothing was planned";
 };
 

@@ -97,11 +97,11 @@ TEST(Render, ShowsOnlyTheNeighbourhoodOfAVeryLongLine) {
       << shown;
 }
 
-TEST(Render, ColoursTheWordsOnlyWhenAsked) {
+TEST(Render, ColorsTheWordsOnlyWhenAsked) {
   const std::string plain = render(InputError("no"), {});
-  const std::string coloured = render(InputError("no"), {true, "nothing was planned"});
+  const std::string colored = render(InputError("no"), {true, "nothing was planned"});
   EXPECT_EQ(plain.find('\x1b'), std::string::npos);
-  EXPECT_NE(coloured.find("\x1b[1;31merror\x1b[0m: no"), std::string::npos);
+  EXPECT_NE(colored.find("\x1b[1;31merror\x1b[0m: no"), std::string::npos);
 }
 
 TEST(InputErrorText, IsOneLineForEachProblem) {

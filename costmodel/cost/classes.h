@@ -1,0 +1,75 @@
+#pragma once
+
+// The demand of each class of kernels, one file per class; `demand` picks among them and adds what
+// they have in common. Only for costmodel/cost.
+
+#include <array>
+
+#include "costmodel/cost/demand.h"
+
+namespace xt {
+
+/// Everything a demand depends on.
+struct Pricing {
+  const Work& work;
+  const Bindings& bindings;
+  const GroupShape& group;
+  const Profile& profile;
+
+  /// Extent `i` of the kernel's row.
+  [[nodiscard]] double extent(std::size_t i) const {
+    return static_cast<double>(work.extent(i, bindings));
+  }
+  [[nodiscard]] double width() const { return static_cast<double>(xt::width(work.dtype)); }
+};
+
+/// A matrix product seen as one of `rows` × `columns` with `inner` terms each, whatever the pass.
+struct ProductShape {
+  double rows = 0;
+  double columns = 0;
+  double inner = 0;
+};
+
+/// The product that the kernel of a single matmul computes.
+///
+/// Shapes:  forward [m,n] over k; input backward [m,k] over n; weight backward [n,k] over m
+ProductShape product(const Work& work, const Bindings& bindings);
+
+Demand matmul_demand(const Pricing& pricing);
+Demand grouped_matmul_demand(const Pricing& pricing);
+Demand attention_demand(const Pricing& pricing);
+Demand memory_bound_demand(const Pricing& pricing);
+Demand optimizer_demand(const Pricing& pricing);
+Demand collective_demand(const Pricing& pricing);
+Demand copy_demand(const Pricing& pricing);
+
+double matmul_bytes(const Work& work, const Bindings& bindings);
+double grouped_matmul_bytes(const Work& work, const Bindings& bindings);
+double attention_bytes(const Work& work, const Bindings& bindings);
+double memory_bound_bytes(const Work& work, const Bindings& bindings);
+double optimizer_bytes(const Work& work, const Bindings& bindings);
+double collective_bytes(const Work& work, const Bindings& bindings);
+double copy_bytes(const Work& work, const Bindings& bindings);
+
+/// Whether `kernel` belongs to the optimizer rather than to the layers.
+constexpr bool is_optimizer(Kernel kernel) {
+  return kernel == Kernel::adamw || kernel == Kernel::clip || kernel == Kernel::square_sum;
+}
+
+/// Whether `kernel` adds to what its output holds.
+constexpr bool adds(Kernel kernel) {
+  return kernel == Kernel::matmul_input_backward_add ||
+         kernel == Kernel::matmul_weight_backward_add;
+}
+
+/// Seconds of `bytes` through device memory at the profile's fraction for that size, or at the
+/// kernel's own measured fraction.
+Seconds memory_time(const Pricing& pricing, double bytes);
+
+/// Seconds of `flops` on the matrix units at `efficiency` of the peak of the work's dtype.
+Seconds matrix_time(const Pricing& pricing, Flops flops, double efficiency);
+
+/// The measured efficiency of the work's own kernel at its extents, if the profile has one.
+std::optional<double> measured_efficiency(const Pricing& pricing);
+
+}  // namespace xt

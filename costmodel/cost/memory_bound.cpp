@@ -1,0 +1,115 @@
+// Kernels that compute little per byte: norms, activations, rotary embedding, routing, rearranging.
+
+#include <algorithm>
+
+#include "costmodel/cost/classes.h"
+
+namespace xt {
+namespace {
+
+constexpr double index_bytes = 8;  // indices, tokens and counts are int64
+constexpr double fp32_bytes = 4;
+
+// Elements of one kernel call, in the order of its extents, and the width of one.
+struct Shape {
+  double a, b, c, width;
+};
+
+double embedding_kernels(Kernel kernel, const Shape& s) {
+  const double rows = s.a * s.b * s.width;
+  return s.a * index_bytes + (kernel == Kernel::embedding ? 2 : 3) * rows;
+}
+
+double norm_kernels(Kernel kernel, const Shape& s) {
+  return s.a * fp32_bytes + (kernel == Kernel::rms_norm ? 2 : 3) * s.a * s.b * s.width;
+}
+
+double rotary_kernels(Kernel kernel, const Shape& s) {
+  if (kernel == Kernel::rope_table) return s.a * index_bytes + s.a * s.b * fp32_bytes;
+  return s.a * s.c * fp32_bytes + 2 * s.a * s.b * s.c * s.width;
+}
+
+// T X k. A row sort passes over the pairs of key and position about four times.
+double routing_kernels(Kernel kernel, const Shape& s) {
+  constexpr double sort_passes = 4;
+  const double logits = s.a * s.b * s.width;
+  const double chosen = s.a * s.c;
+  if (kernel == Kernel::sort_rows) return sort_passes * 2 * chosen * index_bytes;
+  const double passes = kernel == Kernel::softmax_top_k ? 1 : 2;
+  return passes * logits + chosen * (s.width + index_bytes);
+}
+
+// T E k, except regroup and ungroup: R E.
+double row_kernels(Kernel kernel, const Shape& s) {
+  const double row = s.b * s.width;
+  const double tokens = s.a * row;
+  const double routed = s.c * tokens;
+  const double order = s.a * s.c * index_bytes;
+  if (kernel == Kernel::permute) return 2 * routed + order;
+  if (kernel == Kernel::permute_backward_add) return routed + 2 * tokens + order;
+  if (kernel == Kernel::unpermute) return routed + tokens + order;
+  if (kernel == Kernel::unpermute_backward) return 2 * routed + tokens + order;
+  return 2 * tokens;
+}
+
+// The gradient takes the place of the logits: two reads and a write.
+double cross_entropy_bytes(const Shape& s) { return s.a * index_bytes + 3 * s.a * s.b * s.width; }
+
+double flat_kernels(Kernel kernel, const Shape& s) {
+  if (kernel == Kernel::add) return 3 * s.a * s.width;
+  if (kernel == Kernel::cast) return s.a * (s.width + fp32_bytes);
+  return s.a * s.width;
+}
+
+bool is_any(Kernel kernel, std::initializer_list<Kernel> kernels) {
+  return std::ranges::find(kernels, kernel) != kernels.end();
+}
+
+// Operations of the vector units per element of traffic: an exponential or a root with a few
+// multiplications about it in all of these, within a factor of two.
+constexpr double operations_per_element = 5;
+
+}  // namespace
+
+/// Every operand once, in the roles and extents of ir/kernel.h.
+///
+/// Assumes: operands that are added to are read and written; the embedding's backward pass touches
+///          only the rows of its tokens
+/// Source:  derived from the operands
+double memory_bound_bytes(const Work& work, const Bindings& bindings) {
+  const auto extent = [&](std::size_t i) { return static_cast<double>(work.extent(i, bindings)); };
+  const Shape shape = {extent(0), extent(1), extent(2), static_cast<double>(width(work.dtype))};
+  const Kernel kernel = work.kernel;
+  if (is_any(kernel, {Kernel::embedding, Kernel::embedding_backward}))
+    return embedding_kernels(kernel, shape);
+  if (is_any(kernel, {Kernel::rms_norm, Kernel::rms_norm_backward}))
+    return norm_kernels(kernel, shape);
+  if (is_any(kernel, {Kernel::rope_table, Kernel::rope, Kernel::rope_backward}))
+    return rotary_kernels(kernel, shape);
+  if (is_any(kernel, {Kernel::softmax_top_k, Kernel::softmax_top_k_backward, Kernel::sort_rows}))
+    return routing_kernels(kernel, shape);
+  if (is_any(kernel, {Kernel::permute, Kernel::permute_backward_add, Kernel::unpermute,
+                      Kernel::unpermute_backward, Kernel::regroup, Kernel::ungroup}))
+    return row_kernels(kernel, shape);
+  if (kernel == Kernel::swiglu) return 3 * shape.a * shape.b * shape.width;
+  if (kernel == Kernel::swiglu_backward) return 5 * shape.a * shape.b * shape.width;
+  if (kernel == Kernel::cross_entropy) return cross_entropy_bytes(shape);
+  return flat_kernels(kernel, shape);
+}
+
+/// Bytes over the fraction of the memory bandwidth for that many; vector units where the profile
+/// knows their rate.
+///
+/// Assumes: a handful of vector operations per element
+/// Source:  Williams, Waterman, Patterson 2009, "Roofline", CACM 52(4)
+Demand memory_bound_demand(const Pricing& pricing) {
+  const double bytes = memory_bound_bytes(pricing.work, pricing.bindings);
+  Demand demand;
+  demand.on(Resource::hbm) = memory_time(pricing, bytes);
+  if (pricing.profile.vector && !measured_efficiency(pricing))
+    demand.on(Resource::vector) =
+        Flops(operations_per_element * bytes / pricing.width()) / pricing.profile.vector->value;
+  return demand;
+}
+
+}  // namespace xt

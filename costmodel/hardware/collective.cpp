@@ -1,0 +1,100 @@
+#include "costmodel/hardware/collective.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "costmodel/diagnostics/check.h"
+
+namespace xt {
+namespace {
+
+// Counts exchanged are few and small: the curve of the rows' exchange covers them.
+Kernel curve_of(Kernel kernel) {
+  return kernel == Kernel::exchange_counts ? Kernel::all_to_all : kernel;
+}
+
+// Bytes on the busiest link over bytes of the message, as nccl-tests defines bus bandwidth.
+double bus_factor(Kernel kernel, double ranks) {
+  return (kernel == Kernel::all_reduce ? 2.0 : 1.0) * (ranks - 1) / ranks;
+}
+
+struct Neighbours {
+  const CollectiveEfficiency* fewer = nullptr;  // the most ranks not above those asked for
+  const CollectiveEfficiency* more = nullptr;   // the fewest ranks not below
+};
+
+Neighbours neighbours(const Profile& profile, Kernel kernel, Scope scope, std::int64_t ranks) {
+  Neighbours found;
+  for (const CollectiveEfficiency& candidate : profile.collectives) {
+    if (candidate.kernel != kernel || candidate.scope != scope) continue;
+    if (candidate.ranks <= ranks && (!found.fewer || candidate.ranks > found.fewer->ranks))
+      found.fewer = &candidate;
+    if (candidate.ranks >= ranks && (!found.more || candidate.ranks < found.more->ranks))
+      found.more = &candidate;
+  }
+  if (!found.fewer) found.fewer = found.more;
+  if (!found.more) found.more = found.fewer;
+  return found;
+}
+
+// Between two group sizes by the logarithm of the ranks; alone beyond the ends.
+double share_of_more(const Neighbours& found, std::int64_t ranks) {
+  if (found.fewer->ranks == found.more->ranks) return 0;
+  const auto log_ranks = [](std::int64_t n) { return std::log2(static_cast<double>(n)); };
+  return (log_ranks(ranks) - log_ranks(found.fewer->ranks)) /
+         (log_ranks(found.more->ranks) - log_ranks(found.fewer->ranks));
+}
+
+// The widest scope with points that is not wider than `wanted`; else the narrowest there is.
+std::optional<Scope> scope_with_points(const Profile& profile, Kernel kernel, Scope wanted) {
+  std::optional<Scope> best;
+  for (const CollectiveEfficiency& candidate : profile.collectives) {
+    if (candidate.kernel != kernel) continue;
+    const bool fits = candidate.scope <= wanted;
+    if (!best || (fits && (*best > wanted || candidate.scope > *best)) ||
+        (!fits && *best > wanted && candidate.scope < *best))
+      best = candidate.scope;
+  }
+  return best;
+}
+
+}  // namespace
+
+Scope scope(const Profile& profile, const GroupShape& group) {
+  const std::int64_t span = std::int64_t{group.size - 1} * group.stride + 1;
+  if (span <= profile.ranks_per_device) return Scope::device;
+  if (span <= profile.ranks_per_node()) return Scope::node;
+  if (span <= profile.scale_up.domain_ranks) return Scope::domain;
+  return Scope::network;
+}
+
+std::int64_t ranks_in_a_node(const Profile& profile, const GroupShape& group) {
+  const std::int64_t in_a_node = std::max<std::int64_t>(1, profile.ranks_per_node() / group.stride);
+  return std::min<std::int64_t>(group.size, in_a_node);
+}
+
+bool covers(const Profile& profile, const GroupShape& group) {
+  return group.size == 1 || scope(profile, group) != Scope::network ||
+         profile.scale_out.has_value();
+}
+
+CollectiveTime collective_time(const Profile& profile, Kernel kernel, const GroupShape& group,
+                               double bytes) {
+  const Kernel measured_kernel = curve_of(kernel);
+  const Scope wanted = scope(profile, group);
+  const auto known = scope_with_points(profile, measured_kernel, wanted);
+  XT_CHECK(known, name(measured_kernel), profile.name);
+  const Neighbours found = neighbours(profile, measured_kernel, *known, group.size);
+  const double share = share_of_more(found, group.size);
+  double rate =
+      std::lerp(found.fewer->rate.at(bytes).value, found.more->rate.at(bytes).value, share);
+  if (wanted == Scope::network && *known != Scope::network) {
+    XT_CHECK(profile.scale_out, profile.name);
+    rate = std::min(rate, profile.scale_out->value.value);
+  }
+  const double latency =
+      std::lerp(found.fewer->rate.latency.value, found.more->rate.latency.value, share);
+  return {Seconds(latency), Seconds(bytes * bus_factor(measured_kernel, group.size) / rate)};
+}
+
+}  // namespace xt

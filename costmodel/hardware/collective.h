@@ -1,0 +1,34 @@
+#pragma once
+
+// How long a collective takes on a machine: which measured group is nearest to the one asked for.
+
+#include <cstdint>
+
+#include "costmodel/hardware/profile.h"
+#include "costmodel/ir/schedule.h"
+
+namespace xt {
+
+/// How far apart the ranks of `group` lie on this machine.
+Scope scope(const Profile& profile, const GroupShape& group);
+
+/// The ranks of `group` that share a node with one another.
+std::int64_t ranks_in_a_node(const Profile& profile, const GroupShape& group);
+
+/// Whether the profile says anything of collectives over `group`.
+bool covers(const Profile& profile, const GroupShape& group);
+
+/// Seconds of a collective of `bytes` over `group`: what it waits and what it moves.
+struct CollectiveTime {
+  Seconds latency;
+  Seconds moving;  ///< bus bytes / bus bandwidth
+};
+
+/// The time of `kernel` over `group`, between the measured group sizes of its scope by log ranks.
+///
+/// A scope without points takes those of the widest narrower one, its rate at most scale_out.
+/// Assumes: covers(profile, group)
+CollectiveTime collective_time(const Profile& profile, Kernel kernel, const GroupShape& group,
+                               double bytes);
+
+}  // namespace xt

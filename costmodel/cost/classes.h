@@ -35,20 +35,34 @@ struct ProductShape {
 /// Shapes:  forward [m,n] over k; input backward [m,k] over n; weight backward [n,k] over m
 ProductShape product(const Work& work, const Bindings& bindings);
 
+/// The demand of a matrix product.
 Demand matmul_demand(const Pricing& pricing);
+/// The demand of matrix products grouped by expert.
 Demand grouped_matmul_demand(const Pricing& pricing);
+/// The demand of causal attention over packed documents.
 Demand attention_demand(const Pricing& pricing);
+/// The demand of a kernel that computes little per byte.
 Demand memory_bound_demand(const Pricing& pricing);
+/// The demand of a pass over flat shards.
 Demand optimizer_demand(const Pricing& pricing);
+/// The demand of a collective over the work's group.
 Demand collective_demand(const Pricing& pricing);
+/// The demand of a copy between device and host.
 Demand copy_demand(const Pricing& pricing);
 
+/// Bytes of the operands of a matrix product.
 double matmul_bytes(const Work& work, const Bindings& bindings);
+/// Bytes of the operands of grouped matrix products.
 double grouped_matmul_bytes(const Work& work, const Bindings& bindings);
+/// Bytes of the operands of attention.
 double attention_bytes(const Work& work, const Bindings& bindings);
+/// Bytes of the operands of a kernel that computes little per byte.
 double memory_bound_bytes(const Work& work, const Bindings& bindings);
+/// Bytes of the shards that a pass of the optimizer reads and writes.
 double optimizer_bytes(const Work& work, const Bindings& bindings);
+/// Bytes of the whole message of a collective.
 double collective_bytes(const Work& work, const Bindings& bindings);
+/// Bytes that a copy moves.
 double copy_bytes(const Work& work, const Bindings& bindings);
 
 /// Whether `kernel` belongs to the optimizer rather than to the layers.

@@ -36,6 +36,7 @@ inline constexpr std::array<std::string_view, n_resources> resource_names = {
 /// Whether traffic takes a part of the resource from compute by its share in the profile.
 constexpr bool is_compute(Resource resource) { return resource <= Resource::hbm; }
 
+/// What one op asks of the machine.
 struct Demand {
   Seconds latency;                          ///< from start to end whatever the size
   std::array<Seconds, n_resources> busy{};  ///< by Resource

@@ -4,21 +4,18 @@
 
 namespace xt {
 
-/// Per element: adamw reads the gradient and reads and writes parameter and two moments in fp32;
-/// clip reads and writes the gradient; square_sum reads it.
+/// Per element: adamw reads the gradient and reads and writes parameter and two moments; clip
+/// reads and writes the gradient; square_sum reads it.
 ///
-///   adamw width + 6·4    clip 2·width    square_sum width
+///   adamw 7·4    clip 2·4    square_sum 4
 ///
-/// Units:   width is bytes of one gradient element
+/// Assumes: shards of parameters, gradients and moments are fp32, whatever the compute dtype
 /// Source:  Loshchilov, Hutter 2019, "Decoupled weight decay regularization", arXiv 1711.05101,
 ///          algorithm 2
 double optimizer_bytes(const Work& work, const Bindings& bindings) {
-  constexpr double state_bytes = 6 * 4;
-  const double gradient = static_cast<double>(width(work.dtype));
-  const double per_element = work.kernel == Kernel::adamw  ? gradient + state_bytes
-                             : work.kernel == Kernel::clip ? 2 * gradient
-                                                           : gradient;
-  return static_cast<double>(work.extent(0, bindings)) * per_element;
+  constexpr double fp32_bytes = 4;
+  const double words = work.kernel == Kernel::adamw ? 7 : work.kernel == Kernel::clip ? 2 : 1;
+  return static_cast<double>(work.extent(0, bindings)) * words * fp32_bytes;
 }
 
 /// Bytes over the fraction of the memory bandwidth for that many.

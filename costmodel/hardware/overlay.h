@@ -14,6 +14,7 @@ namespace xt {
 
 inline constexpr std::array<std::string_view, 1> overlay_schemas = {"xt.overlay/1"};
 
+/// Factors on the times of kernels, and the profile they belong to.
 struct Overlay {
   std::string schema = std::string(overlay_schemas.back());
   std::string profile;                   ///< name of the profile it was fitted to

@@ -114,6 +114,7 @@ struct Copies {
   }
 };
 
+/// One machine type, as its file describes it.
 struct Profile {
   std::string schema = std::string(profile_schemas.back());
   std::string name;

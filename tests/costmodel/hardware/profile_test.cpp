@@ -198,6 +198,23 @@ TEST(Profile, RefusesAnAxisThatIsNoExtentOfTheKernel) {
               HasSubstr("`m` is no extent of `rms_norm`"));
 }
 
+TEST(Profile, OfAMeasuredMachineReadsBackEqual) {
+  Profile profile = load("h800_sxm");
+  profile.compute_issue = ComputeIssue::inlined;
+  profile.scale_out.reset();
+  profile.peaks.of[static_cast<std::size_t>(DType::bf16)].reset();
+  profile.kernels.push_back({Kernel::grouped_matmul,
+                             DType::fp32,
+                             Seconds(1.7e-6),
+                             {"rows_per_expert", "n", "k"},
+                             {{{16, 512, 256, 0.3712345678901234}, {64, 512, 256, 1.25}}},
+                             {20, 0.03125},
+                             {"project", Grade::measured}});
+  profile.scales = {{{"grouped_matmul", 1.0625}}};
+  const std::string text = to_yaml(write(profile));
+  EXPECT_EQ(read<Profile>(parse_yaml({"again.yaml", text})), profile);
+}
+
 TEST(Overlay, MultipliesTheScalesOfItsProfile) {
   const Profile profile = load("h800_sxm");
   const Overlay overlay = overlay_of(profile, {{{"matmul", 1.1}, {"rms_norm", 0.9}}}, "a test");

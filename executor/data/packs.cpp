@@ -1,0 +1,123 @@
+#include "executor/data/packs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "costmodel/diagnostics/check.h"
+#include "costmodel/diagnostics/diagnostic.h"
+
+namespace xt {
+namespace {
+
+/// A small generator whose numbers are the same with every compiler.
+///
+/// Source: Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators", OOPSLA
+class SplitMix {
+ public:
+  explicit SplitMix(std::uint64_t seed) : state_(seed) {}
+
+  std::uint64_t next() {
+    std::uint64_t z = state_ += 0x9e3779b97f4a7c15;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+void append_piece(Pack& pack, std::vector<std::int64_t> tokens) {
+  pack.labels.insert(pack.labels.end(), tokens.begin() + 1, tokens.end());
+  pack.labels.push_back(ignored_label);
+  pack.tokens.insert(pack.tokens.end(), tokens.begin(), tokens.end());
+  pack.boundaries.push_back(static_cast<std::int32_t>(pack.tokens.size()));
+}
+
+template <typename Visit>
+void for_each_length(const Pack& pack, const Visit& visit) {
+  for (std::size_t i = 1; i < pack.boundaries.size(); ++i)
+    visit(std::int64_t{pack.boundaries[i]} - pack.boundaries[i - 1]);
+}
+
+}  // namespace
+
+Pack pack_of(const std::vector<std::vector<std::int64_t>>& pieces) {
+  Pack pack{{}, {}, {0}};
+  for (const auto& piece : pieces) append_piece(pack, piece);
+  return pack;
+}
+
+std::int64_t sum_squared_lengths(const Pack& pack) {
+  std::int64_t sum = 0;
+  for_each_length(pack, [&](std::int64_t length) { sum += length * length; });
+  return sum;
+}
+
+std::int64_t longest_sample(const Pack& pack) {
+  std::int64_t longest = 0;
+  for_each_length(pack, [&](std::int64_t length) { longest = std::max(longest, length); });
+  return longest;
+}
+
+std::int64_t n_valid_labels(const Pack& pack) {
+  return std::ssize(pack.labels) - std::ranges::count(pack.labels, ignored_label);
+}
+
+std::vector<std::int64_t> positions(const Pack& pack) {
+  std::vector<std::int64_t> result(pack.tokens.size());
+  for (std::size_t i = 1; i < pack.boundaries.size(); ++i)
+    std::iota(result.begin() + pack.boundaries[i - 1], result.begin() + pack.boundaries[i], 0);
+  return result;
+}
+
+Packs::Packs(std::shared_ptr<const Documents> documents, std::int64_t pack_length,
+             std::int64_t vocabulary, std::uint64_t seed)
+    : documents_(std::move(documents)),
+      pack_length_(pack_length),
+      vocabulary_(vocabulary),
+      seed_(seed) {
+  const std::int64_t tokens = n_tokens(*documents_);
+  per_epoch_ = tokens / pack_length_;
+  if (per_epoch_ == 0)
+    throw InputError(
+        fmt::format("the data has {} tokens, less than one pack of {}", tokens, pack_length_),
+        "give more data or plan with a smaller pack length");
+}
+
+void Packs::shuffle(std::int64_t epoch) {
+  epoch_ = epoch;
+  order_.resize(static_cast<std::size_t>(documents_->size()));
+  std::iota(order_.begin(), order_.end(), 0);
+  SplitMix random(SplitMix(seed_).next() + static_cast<std::uint64_t>(epoch));
+  for (std::size_t i = order_.size(); i > 1; --i)
+    std::swap(order_[i - 1], order_[random.next() % i]);
+  ends_.clear();
+  std::int64_t end = 0;
+  for (const std::int64_t document : order_) ends_.push_back(end += documents_->length(document));
+}
+
+Pack Packs::pack(std::int64_t index) {
+  XT_CHECK(index >= 0, index);
+  if (index / per_epoch_ != epoch_) shuffle(index / per_epoch_);
+  std::int64_t at = index % per_epoch_ * pack_length_;
+  const std::int64_t end = at + pack_length_;
+  Pack pack{{}, {}, {0}};
+  for (auto next = std::ranges::upper_bound(ends_, at); at < end; ++next) {
+    const std::int64_t document = order_[static_cast<std::size_t>(next - ends_.begin())];
+    const std::int64_t first = documents_->length(document) - (*next - at);
+    std::vector<std::int64_t> piece(static_cast<std::size_t>(std::min(*next, end) - at));
+    documents_->copy(document, first, piece);
+    for (const std::int64_t token : piece)
+      if (token < 0 || token >= vocabulary_)
+        throw InputError(fmt::format("the data has token {} in document {}; the vocabulary has {}",
+                                     token, document, vocabulary_));
+    at += std::ssize(piece);
+    append_piece(pack, std::move(piece));
+  }
+  return pack;
+}
+
+}  // namespace xt

@@ -1,0 +1,243 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <numeric>
+
+#include "costmodel/diagnostics/diagnostic.h"
+#include "executor/data/bigram_entropy.h"
+#include "executor/data/documents.h"
+#include "executor/data/packs.h"
+#include "executor/data/sources.h"
+#include "tests/executor/temporary_folder.h"
+
+namespace xt {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+void write(const fs::path& path, const std::string& text) {
+  fs::create_directories(path.parent_path());
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+std::unique_ptr<Documents> load(const fs::path& path) {
+  return load_documents(std::vector<fs::path>{path});
+}
+
+template <typename Action>
+std::string problem(const Action& action) {
+  try {
+    action();
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+std::vector<std::int64_t> tokens_of(const Documents& documents, std::int64_t document) {
+  std::vector<std::int64_t> tokens(static_cast<std::size_t>(documents.length(document)));
+  documents.copy(document, 0, tokens);
+  return tokens;
+}
+
+std::vector<std::string> texts(const Documents& documents) {
+  std::vector<std::string> result;
+  for (std::int64_t i = 0; i < documents.size(); ++i) {
+    result.emplace_back();
+    for (const std::int64_t token : tokens_of(documents, i))
+      result.back() += static_cast<char>(token);
+  }
+  return result;
+}
+
+/// Documents 0, 1, … of these lengths, whose tokens count up from 100 · document.
+std::shared_ptr<Documents> counted(const std::vector<int>& lengths) {
+  auto documents = std::make_shared<TokensInMemory<std::int32_t>>();
+  std::int32_t first = 0;
+  for (const int length : lengths) {
+    documents->begin_document();
+    for (int i = 0; i < length; ++i) documents->append(first + i);
+    first += 100;
+  }
+  return documents;
+}
+
+template <typename Number>
+void append_number(std::string& to, Number value) {
+  to.append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+/// An index of documents of these lengths, as Megatron writes it: each one sequence.
+std::string index_file(std::uint8_t code, std::int64_t width,
+                       const std::vector<std::int32_t>& lengths) {
+  std::string index("MMIDIDX\0\0", 9);
+  append_number<std::uint64_t>(index, 1);
+  append_number<std::uint8_t>(index, code);
+  append_number<std::uint64_t>(index, lengths.size());
+  append_number<std::uint64_t>(index, lengths.size() + 1);
+  for (const std::int32_t length : lengths) append_number(index, length);
+  std::int64_t pointer = 0;
+  for (const std::int32_t length : lengths) {
+    append_number(index, pointer);
+    pointer += length * width;
+  }
+  for (std::size_t i = 0; i <= lengths.size(); ++i)
+    append_number(index, static_cast<std::int64_t>(i));
+  return index;
+}
+
+TEST(Documents, OfATextFileEndAfterBlankLines) {
+  const TemporaryFolder folder;
+  write(folder.path() / "a.txt", "one\ntwo\n\n\nthree\n\nfour");
+  EXPECT_THAT(texts(*load(folder.path() / "a.txt")),
+              ElementsAre("one\ntwo\n\n\n", "three\n\n", "four"));
+}
+
+TEST(Documents, OfAFolderAreItsTextFilesInOrder) {
+  const TemporaryFolder folder;
+  write(folder.path() / "b.md", "b\n\nb");
+  write(folder.path() / "a" / "z.txt", "z");
+  write(folder.path() / "image", std::string("x\0y", 3));
+  write(folder.path() / "empty", "");
+  write(folder.path() / ".git" / "config", "hidden");
+  EXPECT_THAT(texts(*load(folder.path())), ElementsAre("z", "b\n\nb"));
+}
+
+TEST(Documents, OfTokenLinesAreTheirInputIds) {
+  const TemporaryFolder folder;
+  write(folder.path() / "a.jsonl",
+        "{\"input_ids\": [5, 70000]}\n{\"input_ids\": [], \"x\": 1}\n{\"input_ids\": [9]}\n");
+  const auto documents = load(folder.path() / "a.jsonl");
+  ASSERT_EQ(documents->size(), 2);
+  EXPECT_THAT(tokens_of(*documents, 0), ElementsAre(5, 70000));
+  EXPECT_THAT(tokens_of(*documents, 1), ElementsAre(9));
+}
+
+TEST(Documents, OfBadTokenLinesAreRefusedWithTheLine) {
+  const TemporaryFolder folder;
+  write(folder.path() / "a.jsonl", "{\"input_ids\": [5]}\n{\"input_ids\": [-1]}\n");
+  EXPECT_THAT(problem([&] { load(folder.path() / "a.jsonl"); }), HasSubstr("a.jsonl:2:"));
+  write(folder.path() / "b.jsonl", "{\"tokens\": [5]}\n");
+  EXPECT_THAT(problem([&] { load(folder.path() / "b.jsonl"); }), HasSubstr("input_ids"));
+}
+
+TEST(Documents, OfMegatronFilesAreReadThroughTheirIndex) {
+  const TemporaryFolder folder;
+  std::string tokens;
+  for (const int token : {7, 8, 65535, 9}) append_number(tokens, static_cast<std::uint16_t>(token));
+  write(folder.path() / "d.bin", tokens);
+  write(folder.path() / "d.idx", index_file(8, 2, {3, 0, 1}));
+  for (const char* name : {"d.bin", "d.idx", ""}) {
+    const auto documents = load(folder.path() / name);
+    ASSERT_EQ(documents->size(), 2) << name;
+    EXPECT_THAT(tokens_of(*documents, 0), ElementsAre(7, 8, 65535));
+    EXPECT_THAT(tokens_of(*documents, 1), ElementsAre(9));
+  }
+}
+
+TEST(Documents, OfDamagedMegatronFilesAreRefused) {
+  const TemporaryFolder folder;
+  const fs::path bin = folder.path() / "d.bin";
+  const auto with = [&](const std::string& index) {
+    write(folder.path() / "d.idx", index);
+    return problem([&] { load(bin); });
+  };
+  write(bin, "1234");
+  const std::string good = index_file(4, 4, {1});
+  EXPECT_EQ(with(good), "none");
+  EXPECT_THAT(with(index_file(4, 4, {2})), HasSubstr("d.bin: error: has 4 bytes"));
+  EXPECT_THAT(with("not an index, but long"), HasSubstr("does not begin with `MMIDIDX`"));
+  EXPECT_THAT(with(good.substr(0, good.size() - 1)), HasSubstr("ends too early"));
+  EXPECT_THAT(with("x"), HasSubstr("ends too early"));
+  EXPECT_THAT(with(index_file(7, 4, {1})), HasSubstr("type code 7"));
+  EXPECT_THAT(with(index_file(4, 8, {1, 0})), HasSubstr("begin at byte 8, not 4"));
+  EXPECT_THAT(with(index_file(4, 4, {-1})), HasSubstr("of -1 tokens"));
+  fs::remove(folder.path() / "d.idx");
+  EXPECT_THAT(problem([&] { load(bin); }), HasSubstr("d.idx: error: cannot be read"));
+}
+
+TEST(Documents, ThatAreMissingOrEmptyAreRefused) {
+  const TemporaryFolder folder;
+  EXPECT_THAT(problem([&] { load(folder.path() / "no.txt"); }),
+              HasSubstr("no.txt: error: cannot be read: No such file"));
+  EXPECT_THAT(problem([&] { load(folder.path()); }), HasSubstr("holds no text"));
+  write(folder.path() / "zero", std::string("a\0", 2));
+  EXPECT_THAT(problem([&] { load(folder.path() / "zero"); }), HasSubstr("not text"));
+}
+
+TEST(Pack, ShiftsLabelsInsideEachPiece) {
+  const Pack pack = pack_of({{1, 2, 3}, {4}, {5, 6}});
+  EXPECT_THAT(pack.tokens, ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_THAT(pack.labels, ElementsAre(2, 3, -100, -100, 6, -100));
+  EXPECT_THAT(pack.boundaries, ElementsAre(0, 3, 4, 6));
+  EXPECT_THAT(positions(pack), ElementsAre(0, 1, 2, 0, 0, 1));
+  EXPECT_EQ(sum_squared_lengths(pack), 9 + 1 + 4);
+  EXPECT_EQ(longest_sample(pack), 3);
+  EXPECT_EQ(n_valid_labels(pack), 3);
+}
+
+TEST(Packs, OfAnEpochHoldEveryTokenOnceButTheRest) {
+  const std::vector<int> lengths = {3, 1, 17, 5, 9, 2};  // 37 tokens: 4 packs of 8 and 5 left
+  Packs packs(counted(lengths), 8, 1000, 1);
+  ASSERT_EQ(packs.per_epoch(), 4);
+  std::vector<std::int64_t> seen;
+  for (std::int64_t i = 0; i < 4; ++i) {
+    const Pack pack = packs.pack(i);
+    EXPECT_EQ(pack.tokens.size(), 8u);
+    EXPECT_EQ(pack.boundaries.front(), 0);
+    EXPECT_EQ(pack.boundaries.back(), 8);
+    seen.insert(seen.end(), pack.tokens.begin(), pack.tokens.end());
+  }
+  std::ranges::sort(seen);
+  EXPECT_EQ(std::ranges::adjacent_find(seen), seen.end());
+}
+
+TEST(Packs, CutADocumentAtTheEndOfThePackAndGoOnInTheNext) {
+  Packs packs(counted({20}), 8, 1000, 1);
+  EXPECT_EQ(packs.per_epoch(), 2);
+  EXPECT_EQ(packs.pack(0), pack_of({{0, 1, 2, 3, 4, 5, 6, 7}}));
+  EXPECT_EQ(packs.pack(1), pack_of({{8, 9, 10, 11, 12, 13, 14, 15}}));
+}
+
+TEST(Packs, DependOnTheSeedAndTheirNumberAlone) {
+  const auto documents = counted(std::vector<int>(50, 7));
+  Packs forward(documents, 16, 10000, 3);
+  Packs backward(documents, 16, 10000, 3);
+  Packs other(documents, 16, 10000, 4);
+  std::vector<Pack> expected;
+  const std::int64_t n = 3 * forward.per_epoch();
+  for (std::int64_t i = 0; i < n; ++i) expected.push_back(forward.pack(i));
+  for (std::int64_t i = n - 1; i >= 0; --i)
+    EXPECT_EQ(backward.pack(i), expected[static_cast<std::size_t>(i)]);
+  EXPECT_NE(other.pack(0), expected[0]);
+  EXPECT_NE(expected[static_cast<std::size_t>(forward.per_epoch())], expected[0]);
+}
+
+TEST(Packs, OfTooLittleDataAreRefused) {
+  EXPECT_THAT(problem([] { Packs(counted({7}), 8, 1000, 1); }),
+              HasSubstr("the data has 7 tokens, less than one pack of 8"));
+}
+
+TEST(Packs, RefuseTokensOutsideTheVocabulary) {
+  Packs packs(counted({8}), 8, 5, 1);
+  EXPECT_THAT(problem([&] { packs.pack(0); }), HasSubstr("token 5 in document 0"));
+}
+
+TEST(BigramEntropy, IsZeroWhereTheNextTokenIsCertain) {
+  EXPECT_EQ(bigram_entropy(*counted({10, 1, 5})), 0);
+}
+
+TEST(BigramEntropy, OfTwoEquallyLikelySuccessorsIsLnTwoForTheFirstOnly) {
+  TokensInMemory<std::int32_t> documents;
+  // After 1 comes 2 or 3, equally often; after both comes 1: (2 ln 2 + 2 · 0) / 4.
+  for (const std::int32_t token : {1, 2, 1, 3, 1}) documents.append(token);
+  EXPECT_NEAR(bigram_entropy(documents), std::log(2.0) / 2, 1e-15);
+}
+
+}  // namespace
+}  // namespace xt

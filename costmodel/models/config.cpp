@@ -1,0 +1,74 @@
+#include "costmodel/models/config.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace xt {
+namespace {
+
+constexpr std::array<Family, 2> rows = {{
+    {"qwen3", "dense decoder with grouped query attention and norms of query and key", true, false},
+    {"qwen3_moe", "the same with a routed ffn", true, true},
+}};
+
+}  // namespace
+
+std::span<const Family> families() { return rows; }
+
+void ModelConfig::check(Reader& reader) {
+  Architecture& a = architecture;
+  for (const Family& family : rows) {
+    if (family.model_type != a.model_type) continue;
+    a.has_qk_norm = family.has_qk_norm;
+    if (family.has_experts && a.num_experts == 0)
+      reader.problem("model_type", "a " + a.model_type + " model needs num_experts");
+    if (!family.has_experts && a.num_experts > 0)
+      reader.problem("num_experts", "a " + a.model_type + " model has no experts");
+  }
+  a.num_key_value_heads = key_value_heads_.value_or(a.num_attention_heads);
+  a.head_dim = head_dim_.value_or(a.hidden_size / a.num_attention_heads);
+  check_shapes(reader);
+  check_variants(reader);
+}
+
+void ModelConfig::check_shapes(Reader& reader) const {
+  const Architecture& a = architecture;
+  if (a.num_attention_heads % a.num_key_value_heads != 0)
+    reader.problem("num_key_value_heads",
+                   fmt::format("{} query heads are not divisible by {} key/value heads",
+                               a.num_attention_heads, a.num_key_value_heads),
+                   fmt::format("num_attention_heads is {}, set at line {}", a.num_attention_heads,
+                               reader.line_of("num_attention_heads")));
+  if (a.head_dim % 2 != 0)
+    reader.problem("head_dim",
+                   fmt::format("head_dim is {}, rotary angles need an even size", a.head_dim));
+  if (!a.is_moe()) return;
+  if (a.num_experts_per_tok < 1 || a.num_experts_per_tok > a.num_experts)
+    reader.problem(
+        "num_experts",
+        fmt::format("{} experts per token of {} experts", a.num_experts_per_tok, a.num_experts),
+        "num_experts_per_tok lies between 1 and num_experts");
+  if (a.moe_intermediate_size < 1)
+    reader.problem("num_experts", "a model with experts needs moe_intermediate_size");
+}
+
+void ModelConfig::check_variants(Reader& reader) const {
+  const auto refuse = [&](std::string_view key, bool is_set, std::string_view what) {
+    if (is_set) reader.problem(key, fmt::format("not supported: {}", what));
+  };
+  const auto is_something = [](const std::optional<Node>& node) {
+    return node && node->kind != Node::Kind::nothing;
+  };
+  if (hidden_act_ && *hidden_act_ != "silu")
+    reader.problem("hidden_act", fmt::format("not supported: activation `{}`", *hidden_act_),
+                   "families with `silu` can be built");
+  refuse("attention_bias", attention_bias_.value_or(false), "biases of the projections");
+  refuse("mlp_bias", mlp_bias_.value_or(false), "biases of the ffn");
+  refuse("use_sliding_window", use_sliding_window_.value_or(false), "sliding windows");
+  refuse("attention_dropout", attention_dropout_.value_or(0) > 0, "dropout of attention");
+  refuse("rope_scaling", is_something(rope_scaling_), "scaled rotary angles");
+  refuse("quantization_config", is_something(quantization_config_), "quantized weights");
+}
+
+}  // namespace xt

@@ -1,0 +1,111 @@
+#pragma once
+
+// A model file: Hugging Face's config.json, with two keys of our own for models that we ship. A
+// field that would change what a step computes and that we do not model is refused by name.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "costmodel/document/reader.h"
+#include "costmodel/models/architecture.h"
+
+namespace xt {
+
+/// One row per model family that can be built.
+struct Family {
+  std::string_view model_type;
+  std::string_view summary;
+  bool has_qk_norm;
+  bool has_experts;
+};
+
+/// All families.
+std::span<const Family> families();
+
+/// The content of a model file.
+struct ModelConfig {
+  Architecture architecture;
+  std::optional<std::int64_t> published_parameters;
+  std::optional<std::string> source;
+
+  template <typename Archive>
+  void describe(Archive& archive);
+  void check(Reader& reader);
+
+ private:
+  template <typename Archive>
+  void describe_variants(Archive& archive);
+  template <typename Archive>
+  void describe_without_cost(Archive& archive);
+  void check_shapes(Reader& reader) const;
+  void check_variants(Reader& reader) const;
+
+  std::optional<std::int64_t> key_value_heads_, head_dim_;
+  std::optional<std::string> hidden_act_;
+  std::optional<bool> attention_bias_, mlp_bias_, use_sliding_window_;
+  std::optional<double> attention_dropout_;
+  std::optional<Node> rope_scaling_, sliding_window_, quantization_config_, ignored_;
+};
+
+template <typename Archive>
+void ModelConfig::describe(Archive& archive) {
+  Architecture& a = architecture;
+  std::vector<std::string_view> types;
+  for (const Family& family : families()) types.push_back(family.model_type);
+  archive.field("model_type", a.model_type, "Family of the model").one_of(types);
+  archive.field("vocab_size", a.vocab_size, "Rows of the embedding").at_least(2);
+  archive.field("hidden_size", a.hidden_size, "Width of the model").at_least(1);
+  archive.field("num_hidden_layers", a.num_hidden_layers, "Decoder layers").at_least(1);
+  archive.field("num_attention_heads", a.num_attention_heads, "Query heads").at_least(1);
+  archive.field("num_key_value_heads", key_value_heads_, "Key and value heads").at_least(1);
+  archive.field("head_dim", head_dim_, "Size of a head").at_least(1);
+  archive.field("intermediate_size", a.intermediate_size, "Ffn width of dense layers").at_least(1);
+  archive.field("rms_norm_eps", a.rms_norm_eps, "Added to the mean square").optional();
+  archive.field("rope_theta", a.rope_theta, "Base of the rotary angles").optional();
+  archive.field("tie_word_embeddings", a.tie_word_embeddings, "lm_head is the embedding")
+      .optional();
+  archive.field("num_experts", a.num_experts, "Experts of a routed layer").optional().at_least(0);
+  archive.field("num_experts_per_tok", a.num_experts_per_tok, "Experts a token goes to")
+      .optional()
+      .at_least(1);
+  archive.field("moe_intermediate_size", a.moe_intermediate_size, "Ffn width of an expert")
+      .optional()
+      .at_least(1);
+  archive.field("norm_topk_prob", a.norm_topk_prob, "Weights of a token's experts sum to one")
+      .optional();
+  archive.field("mlp_only_layers", a.mlp_only_layers, "Layers without experts").optional();
+  archive.field("decoder_sparse_step", a.decoder_sparse_step, "Every how many layers has experts")
+      .optional()
+      .at_least(1);
+  describe_variants(archive);
+  describe_without_cost(archive);
+}
+
+template <typename Archive>
+void ModelConfig::describe_variants(Archive& archive) {
+  archive.field("hidden_act", hidden_act_, "Activation of the ffn");
+  archive.field("attention_bias", attention_bias_, "Biases of the projections");
+  archive.field("mlp_bias", mlp_bias_, "Biases of the ffn");
+  archive.field("use_sliding_window", use_sliding_window_, "Attention within a window");
+  archive.field("attention_dropout", attention_dropout_, "Dropout of attention");
+  archive.field("rope_scaling", rope_scaling_, "Scaled rotary angles");
+  archive.field("sliding_window", sliding_window_, "Length of the window");
+  archive.field("quantization_config", quantization_config_, "Quantized weights");
+}
+
+// Keys of published files that change neither shapes nor kernels of a training step.
+template <typename Archive>
+void ModelConfig::describe_without_cost(Archive& archive) {
+  for (const std::string_view key :
+       {"architectures", "auto_map", "bos_token_id", "eos_token_id", "pad_token_id",
+        "initializer_range", "layer_types", "max_position_embeddings", "max_window_layers",
+        "output_router_logits", "router_aux_loss_coef", "torch_dtype", "dtype",
+        "transformers_version", "use_cache", "_name_or_path", "rope_parameters"})
+    archive.field(key, ignored_, "Without effect on a step's cost");
+  archive.field("published_parameters", published_parameters, "Total to be checked against");
+  archive.field("source", source, "Where the numbers come from");
+}
+
+}  // namespace xt

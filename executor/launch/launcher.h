@@ -9,6 +9,7 @@
 
 namespace xt {
 
+/// What to run as ranks, and how many.
 struct LaunchOptions {
   int n_ranks = 1;
   int threads_per_rank = 1;

@@ -1,0 +1,156 @@
+#pragma once
+
+// The file `plan.json` of a plan directory: a run with everything resolved, as the planner wrote it
+// and the executor reads it. The step itself is the schedule beside it, named here by its digest.
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "costmodel/document/reader.h"
+#include "costmodel/io/files.h"
+#include "costmodel/units/dtype.h"
+
+namespace xt {
+
+inline constexpr std::string_view plan_schema = "xt.plan/1";
+inline constexpr std::string_view plan_file_name = "plan.json";
+inline constexpr std::string_view schedule_file_name = "schedule.jsonl";
+inline constexpr std::string_view predicted_file_name = "predicted.jsonl";
+inline constexpr std::string_view measured_file_name = "measured.jsonl";
+inline constexpr std::string_view metrics_file_name = "metrics.jsonl";
+
+/// AdamW, and the clip before it.
+struct PlanOptimizer {
+  double learning_rate = 0;
+  double beta1 = 0;
+  double beta2 = 0;
+  double adam_eps = 0;
+  double weight_decay = 0;
+  double max_grad_norm = 0;
+
+  bool operator==(const PlanOptimizer&) const = default;
+
+  template <typename Archive>
+  void describe(Archive& archive) {
+    archive.field("learning_rate", learning_rate, "Learning rate of every step").at_least(0);
+    archive.field("beta1", beta1, "Decay of the mean gradient").at_least(0);
+    archive.field("beta2", beta2, "Decay of the mean squared gradient").at_least(0);
+    archive.field("adam_eps", adam_eps, "Added to the root of the mean squared gradient");
+    archive.field("weight_decay", weight_decay, "Decoupled weight decay").at_least(0);
+    archive.field("max_grad_norm", max_grad_norm, "Global norm that gradients are clipped to");
+  }
+};
+
+/// Predicted time of one kind of communication in a step.
+struct PlanTraffic {
+  double total_s = 0;
+  double exposed_s = 0;
+
+  bool operator==(const PlanTraffic&) const = default;
+
+  template <typename Archive>
+  void describe(Archive& archive) {
+    archive.field("total_s", total_s, "While it runs").at_least(0);
+    archive.field("exposed_s", exposed_s, "While it runs and no compute does").at_least(0);
+  }
+};
+
+/// What a run of the plan is to be compared with.
+struct PlanPrediction {
+  double step_time_s = 0;
+  double tokens_per_device_s = 0;
+  double mfu = 0;
+  std::int64_t peak_memory_bytes = 0;
+  Named<std::int64_t> memory_breakdown_bytes;
+  Named<PlanTraffic> communication;
+
+  bool operator==(const PlanPrediction&) const = default;
+
+  template <typename Archive>
+  void describe(Archive& archive) {
+    archive.field("step_time_s", step_time_s, "Seconds of a step").above(0);
+    archive.field("tokens_per_device_s", tokens_per_device_s, "Tokens per device and second");
+    archive.field("mfu", mfu, "Model flops over peak flops");
+    archive.field("peak_memory_bytes", peak_memory_bytes, "Allocated device memory of a rank");
+    archive.field("memory_breakdown_bytes", memory_breakdown_bytes, "The peak by category");
+    archive.field("communication", communication, "Traffic of a step by kind");
+  }
+};
+
+/// The content of `plan.json`.
+struct PlanFile {
+  std::string schema{plan_schema};
+  std::string schedule_digest;  ///< as digest_text() writes it
+  std::string model_name;
+  std::string model_type;
+  std::int64_t vocab_size = 0;
+  std::string machine_name;
+  std::string profile_digest;
+  std::int64_t ranks_per_device = 1;
+  std::string engine;
+  std::int64_t ranks = 1;
+  std::int64_t expert_parallel = 1;
+  std::int64_t pack_length = 0;
+  std::int64_t sample_length = 0;
+  std::int64_t gradient_accumulation = 1;
+  std::int64_t recompute_layers = 0;
+  std::int64_t swap_layers = 0;
+  std::int64_t loss_chunk = 0;
+  DType compute_dtype = DType::fp32;
+  PlanOptimizer optimizer;
+  std::int64_t seed = 0;
+  double model_flops = 0;       ///< of a rank in one step, counted for MFU
+  double peak_flops_per_s = 0;  ///< of a rank; what MFU divides by
+  std::optional<PlanPrediction> prediction;
+
+  bool operator==(const PlanFile&) const = default;
+
+  template <typename Archive>
+  void describe(Archive& archive) {
+    archive.field("schema", schema, "Format of this file");
+    archive.field("schedule_digest", schedule_digest, "Digest of schedule.jsonl");
+    archive.field("model_name", model_name, "Model that is trained");
+    archive.field("model_type", model_type, "Family of the model");
+    archive.field("vocab_size", vocab_size, "Rows of the embedding").at_least(2);
+    archive.field("machine_name", machine_name, "Machine that the plan is for");
+    archive.field("profile_digest", profile_digest, "Digest of the machine's profile");
+    archive.field("ranks_per_device", ranks_per_device, "Ranks that share a device").at_least(1);
+    archive.field("engine", engine, "Engine whose step it is");
+    describe_strategy(archive);
+    archive.field("optimizer", optimizer, "Update rule");
+    archive.field("seed", seed, "Of weights and data").at_least(0);
+    archive.field("model_flops", model_flops, "Flops of a rank in one step").at_least(0);
+    archive.field("peak_flops_per_s", peak_flops_per_s, "Peak of a rank").at_least(0);
+    archive.field("prediction", prediction, "What a run is compared with");
+  }
+
+ private:
+  template <typename Archive>
+  void describe_strategy(Archive& archive) {
+    archive.field("ranks", ranks, "Ranks of the run").at_least(1);
+    archive.field("expert_parallel", expert_parallel, "Ranks that share experts").at_least(1);
+    archive.field("pack_length", pack_length, "Tokens of a pack").at_least(1);
+    archive.field("sample_length", sample_length, "Tokens of a sample").at_least(1);
+    archive.field("gradient_accumulation", gradient_accumulation, "Micro-steps").at_least(1);
+    archive.field("recompute_layers", recompute_layers, "Layers run again").at_least(0);
+    archive.field("swap_layers", swap_layers, "Layers whose input is on the host").at_least(0);
+    archive.field("loss_chunk", loss_chunk, "Tokens of a chunk of the loss").at_least(1);
+    archive.field("compute_dtype", compute_dtype, "Type of parameters while computing");
+  }
+};
+
+/// The plan in `directory`.
+///
+/// Throws: InputError when there is none, when it is of another format version, or with everything
+///         that is wrong in it
+PlanFile read_plan(const std::filesystem::path& directory);
+
+/// Makes `plan` the plan of `directory`, which exists.
+///
+/// Throws: InputError when there is one that may not be overwritten; std::system_error
+void write_plan(const std::filesystem::path& directory, const PlanFile& plan, Overwrite overwrite);
+
+}  // namespace xt

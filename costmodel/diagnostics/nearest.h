@@ -3,6 +3,7 @@
 // "Did you mean": the known word closest to a misspelt one.
 
 #include <cstddef>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -37,8 +38,7 @@ std::string listed(const std::vector<std::string_view>& words);
 template <typename Range>
 std::string did_you_mean(std::string_view word, const Range& candidates, std::string_view what) {
   if (const auto near = nearest(word, candidates)) return "did you mean `" + *near + "`?";
-  std::vector<std::string_view> words;
-  for (const std::string_view candidate : candidates) words.push_back(candidate);
+  const std::vector<std::string_view> words(std::begin(candidates), std::end(candidates));
   return std::string(what) + ": " + listed(words);
 }
 

@@ -45,6 +45,9 @@ concept IsScalar = requires {
   { Scalar<T>::type() } -> std::convertible_to<std::string>;
 };
 
+/// "one of `a`, `b`, `c`".
+std::string one_of_words(const std::vector<std::string_view>& words);
+
 /// The complaint that `node` is not what was due.
 std::string expected(std::string_view type, const Node& node);
 
@@ -120,16 +123,8 @@ struct Scalar<T> {
   static Node write(T value) {
     return text_node(std::string(words().at(static_cast<std::size_t>(value))));
   }
-  static std::string type();
+  static std::string type() { return one_of_words(words()); }
 };
-
-/// "one of `a`, `b`, `c`".
-std::string one_of_words(const std::vector<std::string_view>& words);
-
-template <NamedEnum T>
-std::string Scalar<T>::type() {
-  return one_of_words(words());
-}
 
 template <TextValue T>
 struct Scalar<T> {

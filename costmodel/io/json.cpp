@@ -110,7 +110,22 @@ class Builder {
 
 }  // namespace
 
+// Here and not in the class, because an object's members hold values themselves.
+Json::Json() = default;
+Json::Json(bool value) : value_(value) {}
+Json::Json(double value) : value_(value) {}
+Json::Json(std::string value) : value_(std::move(value)) {}
+Json::Json(std::string_view value) : value_(std::string(value)) {}
+Json::Json(const char* value) : value_(std::string(value)) {}
+Json::Json(Array items) : value_(std::move(items)) {}
 Json::Json(Object members) : value_(std::move(members)) {}
+Json::Json(const Json& other) = default;
+Json::Json(Json&& other) noexcept = default;
+Json& Json::operator=(const Json& other) = default;
+Json& Json::operator=(Json&& other) noexcept = default;
+Json::~Json() = default;
+
+Json Json::array(std::initializer_list<Json> items) { return {Array(items)}; }
 
 Json Json::object(std::initializer_list<JsonMember> members) { return {Object(members)}; }
 
@@ -247,7 +262,7 @@ std::string Json::pretty() const {
   return out + "\n";
 }
 
-bool Json::operator==(const Json& other) const = default;
+bool Json::operator==(const Json& other) const { return value_ == other.value_; }
 
 std::string json_quoted(std::string_view text) {
   std::string out;

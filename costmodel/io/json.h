@@ -31,22 +31,27 @@ class Json {
 
   // Implicit so that documents can be written down as they look.
   // NOLINTBEGIN(google-explicit-constructor)
-  Json() = default;
-  Json(bool value) : value_(value) {}
+  Json();
+  Json(bool value);
   template <std::integral T>
-  requires(!std::same_as<T, bool>) Json(T value) : value_(static_cast<std::int64_t>(value)) {}
-  Json(double value) : value_(value) {}
-  Json(std::string value) : value_(std::move(value)) {}
-  Json(std::string_view value) : value_(std::string(value)) {}
-  Json(const char* value) : value_(std::string(value)) {}
-  Json(Array items) : value_(std::move(items)) {}
+  requires(!std::same_as<T, bool>) Json(T value);
+  Json(double value);
+  Json(std::string value);
+  Json(std::string_view value);
+  Json(const char* value);
+  Json(Array items);
   Json(Object members);
   // NOLINTEND(google-explicit-constructor)
+  Json(const Json& other);
+  Json(Json&& other) noexcept;
+  Json& operator=(const Json& other);
+  Json& operator=(Json&& other) noexcept;
+  ~Json();
 
   /// An object with these members, in this order: `Json::object({{"schema", "…"}, {"n", 3}})`.
   static Json object(std::initializer_list<JsonMember> members = {});
   /// An array of these items.
-  static Json array(std::initializer_list<Json> items = {}) { return {Array(items)}; }
+  static Json array(std::initializer_list<Json> items = {});
 
   [[nodiscard]] bool is_null() const { return value_.index() == 0; }
   [[nodiscard]] bool is_text() const { return std::holds_alternative<std::string>(value_); }
@@ -96,6 +101,9 @@ struct JsonMember {
 
   bool operator==(const JsonMember&) const = default;
 };
+
+template <std::integral T>
+requires(!std::same_as<T, bool>) Json::Json(T value) : value_(static_cast<std::int64_t>(value)) {}
 
 /// `text` in quotes, escaped where JSON needs it.
 std::string json_quoted(std::string_view text);

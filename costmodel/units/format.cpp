@@ -26,10 +26,12 @@ double rounded(double value, int digits) {
 /// `value` in the largest of `units` (small to large) that leaves at least 1 of it.
 std::string in_units(double value, int digits, const Dimension& dimension,
                      std::initializer_list<std::string_view> units) {
-  const Unit* chosen = nullptr;
-  for (const std::string_view name : units) {
-    const Unit* unit = unit_named(dimension, name);
-    if (chosen == nullptr || std::abs(rounded(value / unit->factor, digits)) >= 1) chosen = unit;
+  const Unit* chosen = &dimension.units.front();
+  for (const Unit& unit : dimension.units) {
+    const bool is_asked_for = std::ranges::find(units, unit.name) != units.end();
+    const bool is_first = chosen->name != *units.begin() && unit.name == *units.begin();
+    if (is_asked_for && (is_first || std::abs(rounded(value / unit.factor, digits)) >= 1))
+      chosen = &unit;
   }
   return fmt::format("{} {}", significant(value / chosen->factor, digits), chosen->name);
 }
@@ -101,14 +103,11 @@ std::string exact_in(const Dimension& dimension, double base) {
 }
 
 std::string exact(Bytes bytes) {
-  const Unit* chosen = nullptr;
+  Unit chosen = dimension<Bytes>().units.front();
   for (const Unit& unit : dimension<Bytes>().units)
-    if (bytes.value % static_cast<std::int64_t>(unit.factor) == 0) {
-      const bool is_shorter = chosen == nullptr || unit.factor > chosen->factor;
-      if (is_shorter && (bytes.value != 0 || chosen == nullptr)) chosen = &unit;
-    }
-  return fmt::format("{} {}", bytes.value / static_cast<std::int64_t>(chosen->factor),
-                     chosen->name);
+    if (bytes.value != 0 && bytes.value % static_cast<std::int64_t>(unit.factor) == 0)
+      if (unit.factor > chosen.factor) chosen = unit;
+  return fmt::format("{} {}", bytes.value / static_cast<std::int64_t>(chosen.factor), chosen.name);
 }
 
 }  // namespace xt

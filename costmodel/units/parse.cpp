@@ -156,7 +156,7 @@ Parsed<std::int64_t> parse_integer(std::string_view text) {
 Parsed<double> parse_in(const Dimension& dimension, std::string_view text) {
   const Parsed<Amount> amount = split(dimension, text);
   if (!amount.value) return Parsed<double>::failed(amount.problem, amount.hint);
-  const Parsed<double> number = parse_number(amount.value->number);
+  Parsed<double> number = parse_number(amount.value->number);
   if (!number.value) return number;
   // Dividing by the inverse keeps decimal text exact: 12 / 1e6 is the double nearest 12 us.
   const double factor = amount.value->unit->factor;

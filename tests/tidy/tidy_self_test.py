@@ -95,6 +95,7 @@ class TidyTest(unittest.TestCase):
             ("TEST(A, DISABLED_B) {}", "disabled test"),
             ("auto* f() { return getenv(x); }", "environment"),
             ("#include <fstream>", "touches files"),
+            ("bool f() { return std::filesystem::exists(x); }", "touches files"),
             ("#include <random>", "randomness"),
             ("auto f() { return std::chrono::steady_clock::now(); }", "clock"),
             ("// TODO: later", "names its issue"),
@@ -103,7 +104,7 @@ class TidyTest(unittest.TestCase):
                 self.expect(message, "planner/a.cpp", code + "\n")
 
     def test_words_in_comments_and_strings_are_free(self):
-        self.write("planner/a.cpp", '// catch (...) and exit()\nauto f = "new X; exit(1)";\n')
+        self.write("planner/a.cpp", '// catch (...) and exit()\nauto f = "new X; exit(1)";\nstd::filesystem::path p;\n')
         self.write("planner/main.cpp", "int main() { try { } catch (...) { } }\n// TODO(#12)\n")
         self.assertEqual(check_rules(self.root), [])
 

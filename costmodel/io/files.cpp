@@ -52,6 +52,11 @@ std::string read_file(const fs::path& path) {
   return text;
 }
 
+bool file_exists(const fs::path& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error);
+}
+
 void check_overwrite(const fs::path& path, Overwrite overwrite) {
   if (overwrite == Overwrite::refuse && fs::exists(path))
     refuse(path, "already exists", "pass `--force` to overwrite it");

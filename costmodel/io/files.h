@@ -19,6 +19,9 @@ enum class Overwrite : std::uint8_t { refuse, allow };
 /// Throws: InputError when there is no readable file, with the nearest name in its folder
 std::string read_file(const std::filesystem::path& path);
 
+/// Whether there is a file (not a folder) at `path`.
+bool file_exists(const std::filesystem::path& path);
+
 /// Makes `text` the content of `path`; readers see the old content or the new, never a part.
 ///
 /// Throws: InputError when the file exists and may not be overwritten; std::system_error

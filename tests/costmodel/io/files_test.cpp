@@ -63,6 +63,13 @@ TEST_F(Files, ListsAFolderInOrder) {
   EXPECT_EQ(paths[0].filename(), "a.yaml");
 }
 
+TEST_F(Files, TellsFilesFromFoldersAndNothing) {
+  write_file(folder_ / "a", "", Overwrite::refuse);
+  EXPECT_TRUE(file_exists(folder_ / "a"));
+  EXPECT_FALSE(file_exists(folder_));
+  EXPECT_FALSE(file_exists(folder_ / "b"));
+}
+
 TEST_F(Files, HasEachLineOnDiskWhenWriteReturns) {
   LineFile file(folder_ / "log", Overwrite::refuse);
   file.write("one");

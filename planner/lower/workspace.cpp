@@ -1,10 +1,92 @@
 #include "planner/lower/engine.h"
 
 namespace xt {
+namespace {
+
+using Shape = std::array<Extent, 3>;
+
+// xt_run multiplies in fp32: operands of another type have a stand-in for the length of the call.
+void stand_ins(const Work& work, std::initializer_list<Shape> operands,
+               std::vector<WorkspaceSpec>& list) {
+  if (work.dtype == DType::fp32) return;
+  for (const Shape& shape : operands) list.push_back({shape, DType::fp32});
+}
+
+// Scores of a block of query rows against the longest document; the backward holds their gradient
+// too.
+void attention_workspaces(const Work& work, int blocks, std::vector<WorkspaceSpec>& list) {
+  constexpr std::int64_t query_rows = 64;
+  const Extent longest = work.extents[5];
+  for (int block = 0; block < blocks; ++block)
+    list.push_back({{query_rows, longest, 1}, DType::fp32});
+}
+
+}  // namespace
 
 void xt_run_workspaces(const Work& work, std::vector<WorkspaceSpec>& list) {
-  (void)work;
-  (void)list;
+  const auto& e = work.extents;
+  const Shape queries{e[0], e[1], e[3]}, keys{e[0], e[2], e[3]};
+  switch (work.kernel) {
+    case Kernel::matmul:
+    case Kernel::matmul_input_backward:
+    case Kernel::matmul_input_backward_add:
+    case Kernel::matmul_weight_backward:
+    case Kernel::matmul_weight_backward_add:
+    case Kernel::grouped_matmul:
+    case Kernel::grouped_matmul_input_backward:
+    case Kernel::grouped_matmul_weight_backward:
+      stand_ins(work, {{e[0], e[1], 1}, {e[0], e[2], 1}, {e[1], e[2], 1}}, list);
+      break;
+    case Kernel::rms_norm_backward:
+      stand_ins(work, {{e[1], 1, 1}}, list);
+      break;
+    case Kernel::attention:
+      stand_ins(work, {queries, keys, keys, queries}, list);
+      attention_workspaces(work, 1, list);
+      break;
+    case Kernel::attention_backward:
+      stand_ins(work, {queries, queries, keys, keys, queries, queries, keys, keys}, list);
+      attention_workspaces(work, 2, list);
+      break;
+    case Kernel::permute_backward_add:
+    case Kernel::unpermute:
+      list.push_back({{e[0], e[2], 1}, DType::int32});
+      break;
+    case Kernel::cross_entropy:
+      list.push_back({{e[0], 1, 1}, DType::fp32});
+      break;
+    case Kernel::embedding:
+    case Kernel::embedding_backward:
+    case Kernel::rms_norm:
+    case Kernel::rope_table:
+    case Kernel::rope:
+    case Kernel::rope_backward:
+    case Kernel::add:
+    case Kernel::swiglu:
+    case Kernel::swiglu_backward:
+    case Kernel::softmax_top_k:
+    case Kernel::softmax_top_k_backward:
+    case Kernel::sort_rows:
+    case Kernel::permute:
+    case Kernel::unpermute_backward:
+    case Kernel::regroup:
+    case Kernel::ungroup:
+    case Kernel::fill_zero:
+    case Kernel::cast:
+    case Kernel::square_sum:
+    case Kernel::clip:
+    case Kernel::adamw:
+    case Kernel::all_gather:
+    case Kernel::reduce_scatter:
+    case Kernel::all_reduce:
+    case Kernel::exchange_counts:
+    case Kernel::all_to_all:
+    case Kernel::copy_to_host:
+    case Kernel::copy_to_device:
+    case Kernel::bind_rows:
+    case Kernel::wait:
+      break;
+  }
 }
 
 void xtuner_v1_workspaces(const Work& work, std::vector<WorkspaceSpec>& list) {

@@ -1,0 +1,65 @@
+#pragma once
+
+// The verbs of xt-plan. Each takes plain options, prints its answer and returns the exit code;
+// parsing the command line is main's affair.
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "costmodel/report/exit_code.h"
+#include "costmodel/report/style.h"
+#include "planner/plan/plan.h"
+
+namespace xt {
+
+/// What every verb is told.
+struct Surroundings {
+  Catalogue catalogue;
+  Style style;
+  bool is_json = false;
+};
+
+/// A run file and the flags that override it.
+struct RunOptions {
+  std::optional<std::filesystem::path> file;
+  std::vector<std::pair<std::string, std::string>> flags;  ///< by field name, as typed
+};
+
+/// Whether a run fits, how long a step takes and where its time and memory go.
+ExitCode estimate_command(const RunOptions& options, const Surroundings& around);
+
+struct ScheduleOptions {
+  RunOptions run;
+  std::optional<std::filesystem::path> out;
+  bool may_overwrite = false;
+};
+
+/// The schedule of a run, printed; with `out` a plan directory that xt-run executes.
+ExitCode schedule_command(const ScheduleOptions& options, const Surroundings& around);
+
+struct CompareOptions {
+  std::filesystem::path plan;
+  std::optional<std::filesystem::path> trace;
+  bool may_overwrite = false;
+};
+
+/// Predicted against measured, and which ops the difference comes from.
+ExitCode compare_command(const CompareOptions& options, const Surroundings& around);
+
+struct CalibrateOptions {
+  std::vector<std::filesystem::path> fit_on;
+  std::vector<std::filesystem::path> score_on;
+  std::filesystem::path out;
+  bool may_overwrite = false;
+};
+
+/// Fits one scale per kernel to measured plans and scores it on others.
+ExitCode calibrate_command(const CalibrateOptions& options, const Surroundings& around);
+
+/// What there is: models, machines, engines, or the keys of a run file.
+ExitCode list_command(const std::string& what, const Surroundings& around);
+
+}  // namespace xt

@@ -1,0 +1,168 @@
+// xt-plan: arguments in, options out. Everything else is in the commands.
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <exception>
+#include <string>
+
+#include "costmodel/diagnostics/diagnostic.h"
+#include "costmodel/diagnostics/nearest.h"
+#include "planner/cli/commands.h"
+
+namespace {
+
+using namespace xt;  // NOLINT(google-build-using-namespace): a main has no namespace of its own
+
+std::string from_environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+Style style_of(const std::string& mode, int stream) {
+  const StreamFacts facts{isatty(stream) != 0, !from_environment("NO_COLOR").empty(),
+                          from_environment("TERM")};
+  const ColorMode color = mode == "always"  ? ColorMode::always
+                          : mode == "never" ? ColorMode::never
+                                            : ColorMode::automatic;
+  return {wants_color(color, facts)};
+}
+
+// Flags of a run, collected as text: the run file's own reader judges them.
+class RunFlags {
+ public:
+  void add_to(CLI::App& app, RunOptions& options) {
+    app.add_option_function<std::string>(
+        "run", [&options](const std::string& path) { options.file = path; },
+        "Run file (schema xt.run/1); flags override it");
+    for (const auto& [flag, help] : known) {
+      std::string field = flag + 2;
+      std::replace(field.begin(), field.end(), '-', '_');
+      app.add_option_function<std::string>(
+             flag,
+             [&options, field](const std::string& text) {
+               options.flags.emplace_back(field, text);
+             },
+             help)
+          ->group("Run");
+    }
+  }
+
+ private:
+  static constexpr std::array<std::pair<const char*, const char*>, 21> known = {{
+      {"--model", "Name in configs/models, or a config.json"},
+      {"--machine", "Name in profiles, or a profile"},
+      {"--overlay", "Calibration to lay over the machine's profile"},
+      {"--devices", "Packages (default 1)"},
+      {"--engine", "xt_run or xtuner_v1 (default xt_run)"},
+      {"--compute-dtype", "fp32, bf16 or fp16 (default: the engine's)"},
+      {"--expert-parallel", "Ranks that share a layer's experts (default 1)"},
+      {"--expert-parallel-across-nodes", "true allows it to span nodes"},
+      {"--pack-length", "Tokens of a pack (default 4096)"},
+      {"--sample-length", "Tokens of a sample (default: the pack's)"},
+      {"--gradient-accumulation", "Micro-steps of a step (default 1)"},
+      {"--recompute", "none, all or so many layers (default all)"},
+      {"--swap", "none, all, auto or so many layers (default none)"},
+      {"--loss-chunk", "none, auto or so many tokens (default auto)"},
+      {"--learning-rate", "Of AdamW (default 3e-4)"},
+      {"--beta1", "Of AdamW (default 0.9)"},
+      {"--beta2", "Of AdamW (default 0.95)"},
+      {"--adam-eps", "Of AdamW (default 1e-8)"},
+      {"--weight-decay", "Of AdamW (default 0.1)"},
+      {"--max-grad-norm", "Gradients are clipped to (default 1)"},
+      {"--seed", "Of weights and data (default 0)"},
+  }};
+};
+
+struct Arguments {
+  std::string color = "auto";
+  bool is_json = false;
+  RunOptions run;
+  ScheduleOptions schedule;
+  CompareOptions compare;
+  CalibrateOptions calibrate;
+  std::string what;
+};
+
+void describe(CLI::App& app, Arguments& arguments, RunFlags& flags) {
+  app.require_subcommand(1);
+  app.fallthrough();
+  app.add_option("--color", arguments.color, "auto, always or never")
+      ->check(CLI::IsMember({"auto", "always", "never"}));
+  app.add_flag("--json", arguments.is_json, "One JSON document on standard output");
+
+  CLI::App* estimate = app.add_subcommand("estimate", "Does it fit, and how long is a step?");
+  flags.add_to(*estimate, arguments.run);
+  estimate->footer(
+      "Example: xt-plan estimate --model qwen3_30b_a3b --machine h800_sxm --devices 64"
+      " --engine xtuner_v1 --pack-length 16384 --sample-length 4096");
+
+  CLI::App* schedule = app.add_subcommand("schedule", "Write the plan directory that xt-run runs");
+  flags.add_to(*schedule, arguments.schedule.run);
+  schedule->add_option("--out", arguments.schedule.out, "Plan directory to write");
+  schedule->add_flag("--force", arguments.schedule.may_overwrite, "Overwrite what is there");
+
+  CLI::App* compare = app.add_subcommand("compare", "Predicted against measured, op by op");
+  compare->add_option("plan", arguments.compare.plan, "Plan directory with measured.jsonl")
+      ->required();
+  compare->add_option("--trace", arguments.compare.trace, "Chrome trace of both, to write");
+  compare->add_flag("--force", arguments.compare.may_overwrite, "Overwrite what is there");
+
+  CLI::App* calibrate = app.add_subcommand("calibrate", "Fit scales to measured plans");
+  calibrate->add_option("plans", arguments.calibrate.fit_on, "Measured plan directories")
+      ->required();
+  calibrate->add_option("--score", arguments.calibrate.score_on, "Measured plans not fitted to");
+  calibrate->add_option("--out", arguments.calibrate.out, "Overlay to write")->required();
+  calibrate->add_flag("--force", arguments.calibrate.may_overwrite, "Overwrite what is there");
+
+  CLI::App* list = app.add_subcommand("list", "Models, machines, engines, or keys of a run file");
+  list->add_option("what", arguments.what, "models, machines, engines or keys")
+      ->required()
+      ->check(CLI::IsMember({"models", "machines", "engines", "keys"}));
+}
+
+ExitCode dispatch(const CLI::App& app, const Arguments& arguments) {
+  const Surroundings around{Catalogue{XT_DATA_ROOT}, style_of(arguments.color, STDOUT_FILENO),
+                            arguments.is_json};
+  if (app.got_subcommand("estimate")) return estimate_command(arguments.run, around);
+  if (app.got_subcommand("schedule")) return schedule_command(arguments.schedule, around);
+  if (app.got_subcommand("compare")) return compare_command(arguments.compare, around);
+  if (app.got_subcommand("calibrate")) return calibrate_command(arguments.calibrate, around);
+  return list_command(arguments.what, around);
+}
+
+int usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  if (error.get_exit_code() == 0) return app.exit(error);
+  fmt::print(stderr, "error: {}\n", error.what());
+  std::vector<std::string> verbs;
+  for (const CLI::App* verb : app.get_subcommands({})) verbs.push_back(verb->get_name());
+  if (argc > 1 && argv[1][0] != '-' && app.get_subcommands().empty())
+    fmt::print(stderr, "\nhint: {}\n", did_you_mean(argv[1], verbs, "verbs are"));
+  return status(ExitCode::bad_input);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Arguments arguments;
+  RunFlags flags;
+  CLI::App app("Predicts memory, time and MFU of training large decoder models.", "xt-plan");
+  describe(app, arguments, flags);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return usage_error(app, error, argc, argv);
+  }
+  try {
+    return status(dispatch(app, arguments));
+  } catch (const InputError& error) {
+    const Style style = style_of(arguments.color, STDERR_FILENO);
+    fmt::print(stderr, "{}", render(error, {style.is_colored, "nothing was planned"}));
+    return status(ExitCode::bad_input);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "error: {}\n", error.what());
+    return status(ExitCode::bad_input);
+  }
+}

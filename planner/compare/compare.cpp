@@ -1,0 +1,159 @@
+#include "planner/compare/compare.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "costmodel/io/schedule_lines.h"
+#include "costmodel/io/yaml.h"
+#include "costmodel/sim/simulate.h"
+
+namespace xt {
+namespace {
+
+using PerKernel = std::array<Seconds, n_kernels>;
+
+PerKernel by_kernel(const Schedule& schedule, const Timeline& timeline) {
+  PerKernel sums{};
+  for (const Event& event : timeline.events) {
+    const Kernel kernel = schedule.work(schedule.op(event.op)).kernel;
+    sums[static_cast<std::size_t>(kernel)] += to_seconds(event.end - event.start);
+  }
+  return sums;
+}
+
+// The median of one member over all accounts.
+template <typename Pick>
+Seconds median_of(const std::vector<StepAccount>& accounts, Pick pick) {
+  std::vector<Seconds> values;
+  values.reserve(accounts.size());
+  for (const StepAccount& account : accounts) values.push_back(pick(account));
+  return median(std::move(values));
+}
+
+StepAccount median_account(const std::vector<StepAccount>& accounts) {
+  StepAccount result;
+  result.step = median_of(accounts, [](const StepAccount& a) { return a.step; });
+  result.compute = median_of(accounts, [](const StepAccount& a) { return a.compute; });
+  result.idle = median_of(accounts, [](const StepAccount& a) { return a.idle; });
+  for (std::size_t i = 0; i < n_phases; ++i)
+    result.phases[i] = median_of(accounts, [i](const StepAccount& a) { return a.phases[i]; });
+  for (std::size_t i = 0; i < n_traffic; ++i) {
+    result.traffic[i].total =
+        median_of(accounts, [i](const StepAccount& a) { return a.traffic[i].total; });
+    result.traffic[i].exposed =
+        median_of(accounts, [i](const StepAccount& a) { return a.traffic[i].exposed; });
+  }
+  return result;
+}
+
+std::vector<KernelTime> kernel_times(const MeasuredPlan& plan,
+                                     const std::vector<Timeline>& measured) {
+  const PerKernel predicted = by_kernel(plan.schedule, plan.predicted);
+  std::vector<PerKernel> all;
+  all.reserve(measured.size());
+  for (const Timeline& timeline : measured) all.push_back(by_kernel(plan.schedule, timeline));
+  std::vector<KernelTime> result;
+  for (std::size_t k = 0; k < n_kernels; ++k) {
+    std::vector<Seconds> values;
+    for (const PerKernel& sums : all) values.push_back(sums[k]);
+    const KernelTime time{static_cast<Kernel>(k), predicted[k], median(std::move(values))};
+    if (time.predicted.value > 0 || time.measured.value > 0) result.push_back(time);
+  }
+  std::sort(result.begin(), result.end(), [](const KernelTime& a, const KernelTime& b) {
+    return std::abs((a.measured - a.predicted).value) > std::abs((b.measured - b.predicted).value);
+  });
+  return result;
+}
+
+std::vector<Seconds> rank_medians(const std::vector<Timeline>& measured) {
+  std::vector<std::vector<Seconds>> steps;
+  for (const Timeline& timeline : measured) {
+    const auto rank = static_cast<std::size_t>(timeline.rank);
+    if (steps.size() <= rank) steps.resize(rank + 1);
+    steps[rank].push_back(to_seconds(makespan(timeline)));
+  }
+  std::vector<Seconds> result;
+  for (std::vector<Seconds>& of : steps) result.push_back(median(std::move(of)));
+  return result;
+}
+
+}  // namespace
+
+Seconds median(std::vector<Seconds> values) {
+  if (values.empty()) return Seconds();
+  std::sort(values.begin(), values.end());
+  const std::size_t middle = values.size() / 2;
+  if (values.size() % 2 == 1) return values[middle];
+  return (values[middle - 1] + values[middle]) / 2.0;
+}
+
+Bindings mean_bindings(const MeasuredPlan& plan) {
+  std::vector<double> sums(plan.schedule.symbols.size(), 0.0);
+  double n = 0;
+  for (const Timeline& timeline : plan.measured) {
+    for (const Bindings& bindings : timeline.bindings) {
+      for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += static_cast<double>(bindings[i]);
+      n += 1;
+    }
+  }
+  Bindings result;
+  for (const double sum : sums) result.push_back(static_cast<std::int64_t>(std::llround(sum / n)));
+  return result;
+}
+
+Timeline from_last_arrival(const MeasuredPlan& plan, std::size_t index, Duration& skew) {
+  Timeline timeline = plan.measured[index];
+  const Duration offset = plan.clock_offsets[index];
+  skew = Duration{};
+  for (std::size_t e = 0; e < timeline.events.size(); ++e) {
+    const Work& work = plan.schedule.work(plan.schedule.op(timeline.events[e].op));
+    if (kernel_class(work.kernel) != KernelClass::collective) continue;
+    const GroupShape& group = plan.schedule.group(work.group);
+    const auto position = [&](std::int32_t rank) {  // ranks of a group agree in all but this digit
+      return std::pair(rank / (group.stride * group.size), rank % group.stride);
+    };
+    Instant arrival = timeline.events[e].start;
+    for (std::size_t other = 0; other < plan.measured.size(); ++other) {
+      const Timeline& peer = plan.measured[other];
+      if (peer.step != timeline.step || position(peer.rank) != position(timeline.rank)) continue;
+      arrival = std::max(arrival, peer.events[e].start + plan.clock_offsets[other] - offset);
+    }
+    arrival = std::min(arrival, timeline.events[e].end);
+    skew += arrival - timeline.events[e].start;
+    timeline.events[e].start = arrival;
+  }
+  return timeline;
+}
+
+Comparison compare(const MeasuredPlan& plan) {
+  Comparison result;
+  const Bindings bindings = mean_bindings(plan);
+  const Prices prices = price(plan.schedule, bindings, plan.profile);
+  result.predicted = to_seconds(makespan(plan.predicted));
+  result.on_data = to_seconds(makespan(simulate(plan.schedule, bindings, prices)));
+  std::vector<Seconds> steps, replays, skews;
+  std::vector<StepAccount> accounts;
+  std::vector<Timeline> arrived;
+  for (std::size_t i = 0; i < plan.measured.size(); ++i) {
+    Duration skew{};
+    arrived.push_back(from_last_arrival(plan, i, skew));
+    skews.push_back(to_seconds(skew));
+    accounts.push_back(account(plan.schedule, arrived.back()));
+    steps.push_back(to_seconds(makespan(plan.measured[i])));
+    replays.push_back(to_seconds(makespan(replay(plan.schedule, arrived.back(), prices))));
+    if (plan.measured[i].device_memory.peak > result.measured_memory.peak)
+      result.measured_memory = plan.measured[i].device_memory;
+  }
+  result.measured = median(std::move(steps));
+  result.replayed = median(std::move(replays));
+  result.skew = median(std::move(skews));
+  result.predicted_account = account(plan.schedule, plan.predicted);
+  result.measured_account = median_account(accounts);
+  result.kernels = kernel_times(plan, arrived);
+  result.rank_medians = rank_medians(plan.measured);
+  result.predicted_memory = plan.predicted.device_memory;
+  return result;
+}
+
+}  // namespace xt

@@ -1,0 +1,81 @@
+#pragma once
+
+// Predicted against measured: the same schedule, interpreted twice, joined op by op. The error of a
+// step is split by three further interpretations: the prediction under the data that came, and the
+// measured durations pushed through the schedule.
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "costmodel/hardware/profile.h"
+#include "costmodel/io/json.h"
+#include "costmodel/io/plan_file.h"
+#include "costmodel/io/timeline_lines.h"
+#include "costmodel/ir/account.h"
+#include "costmodel/report/style.h"
+
+namespace xt {
+
+/// Everything a plan directory holds after a run.
+struct MeasuredPlan {
+  PlanFile plan;
+  Profile profile;  ///< as priced, overlay included
+  Schedule schedule;
+  Timeline predicted;
+  std::vector<Timeline> measured;  ///< recorded steps of all ranks, the first step left out
+  std::vector<Duration> clock_offsets;
+};
+
+/// The plan directory `directory`, which was run with recorded steps.
+///
+/// Throws: InputError when files are missing or belong to different schedules
+MeasuredPlan read_measured_plan(const std::filesystem::path& directory);
+
+/// Time of all ops of one kernel in a step.
+struct KernelTime {
+  Kernel kernel{};
+  Seconds predicted;
+  Seconds measured;  ///< median over recorded steps and ranks
+};
+
+struct Comparison {
+  Seconds predicted;  ///< step as planned
+  Seconds on_data;    ///< the same, priced under the data that came
+  Seconds replayed;   ///< measured durations through the schedule, median
+  Seconds measured;   ///< median over recorded steps and ranks
+  Seconds skew;       ///< waiting for late ranks, median
+  StepAccount predicted_account;
+  StepAccount measured_account;       ///< medians, collectives counted from the last rank's arrival
+  std::vector<KernelTime> kernels;    ///< largest difference first
+  std::vector<Seconds> rank_medians;  ///< by rank
+  MemoryPeak predicted_memory;
+  MemoryPeak measured_memory;  ///< the largest recorded
+
+  double error() const { return predicted / measured - 1.0; }
+};
+
+/// Joins a measured plan with its prediction.
+Comparison compare(const MeasuredPlan& plan);
+
+/// The median; zero of nothing.
+Seconds median(std::vector<Seconds> values);
+
+/// Symbols as the recorded steps bound them: the mean over micro-steps, steps and ranks.
+Bindings mean_bindings(const MeasuredPlan& plan);
+
+/// `timeline` with the start of every collective moved to the arrival of the last rank of its group
+/// in the same step; `skew` is what was moved.
+Timeline from_last_arrival(const MeasuredPlan& plan, std::size_t timeline, Duration& skew);
+
+/// The document of `--json`, schema xt.comparison/1.
+Json comparison_json(const MeasuredPlan& plan, const Comparison& comparison);
+
+/// The answer for people.
+std::string comparison_text(const MeasuredPlan& plan, const Comparison& comparison,
+                            const Style& style);
+
+/// Both timelines for Perfetto: predicted and measured as processes with the same lanes.
+Json chrome_trace(const MeasuredPlan& plan);
+
+}  // namespace xt

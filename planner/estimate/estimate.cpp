@@ -1,0 +1,66 @@
+#include "planner/estimate/estimate.h"
+
+#include "planner/lower/lower.h"
+
+namespace xt {
+namespace {
+
+// Sums a count of each op over all repetitions of its section.
+template <typename Count>
+Flops sum_over_step(const Schedule& schedule, const Bindings& bindings, Count count,
+                    bool counts_all) {
+  std::vector<Flops> by_work;
+  by_work.reserve(schedule.works.size());
+  for (const Work& work : schedule.works) by_work.push_back(count(work, bindings));
+  Flops sum;
+  for (const Section& section : schedule.sections) {
+    Flops once;
+    for (std::size_t i = at(section.begin); i < at(section.end); ++i) {
+      const Op& op = schedule.ops[i];
+      const bool is_model =
+          op.origin.phase != Phase::recompute && schedule.parts[op.origin.part] != "router";
+      if (counts_all || is_model) once += by_work[at(op.work)];
+    }
+    sum += once * static_cast<double>(section.repeat);
+  }
+  return sum;
+}
+
+}  // namespace
+
+Flops model_flops(const Schedule& schedule, const Bindings& bindings) {
+  return sum_over_step(
+      schedule, bindings,
+      [](const Work& work, const Bindings& with) { return model_flops(work, with); }, false);
+}
+
+Flops hardware_flops(const Schedule& schedule, const Bindings& bindings) {
+  return sum_over_step(
+      schedule, bindings,
+      [](const Work& work, const Bindings& with) { return hardware_flops(work, with); }, true);
+}
+
+double tokens_per_device_s(const Plan& plan, const Estimate& estimate) {
+  const auto tokens = static_cast<double>(plan.strategy.tokens_per_step());
+  return tokens / static_cast<double>(plan.devices) / estimate.account.step.value;
+}
+
+Estimate estimate(const Plan& plan) {
+  Estimate result;
+  result.schedule = lower(graph_of(plan), plan.strategy);
+  const Bindings bindings = assumed_bindings(result.schedule);
+  result.prices = price(result.schedule, bindings, plan.profile);
+  result.timeline = simulate(result.schedule, bindings, result.prices);
+  result.account = account(result.schedule, result.timeline);
+  result.model_flops = model_flops(result.schedule, bindings);
+  result.hardware_flops = hardware_flops(result.schedule, bindings);
+  result.peak = plan.profile.peak(plan.strategy.compute_dtype)->value;
+  result.memory = plan.profile.memory.value;
+  result.reserved = scaled(result.timeline.device_memory.peak,
+                           plan.profile.reserved_over_allocated.value, Round::up);
+  result.fits = result.reserved <= result.memory &&
+                result.timeline.host_memory.peak <= plan.profile.host_memory.value;
+  return result;
+}
+
+}  // namespace xt

@@ -1,0 +1,57 @@
+#pragma once
+
+// The answer to "how long is a step and how much memory does it take": a plan, lowered, priced and
+// simulated, and everything counted from the timeline.
+
+#include <string>
+
+#include "costmodel/io/json.h"
+#include "costmodel/ir/account.h"
+#include "costmodel/ir/timeline.h"
+#include "costmodel/report/style.h"
+#include "costmodel/sim/simulate.h"
+#include "planner/plan/plan.h"
+
+namespace xt {
+
+/// A priced and simulated plan.
+struct Estimate {
+  Schedule schedule;
+  Prices prices;
+  Timeline timeline;
+  StepAccount account;
+  Flops model_flops;     ///< of one rank in a step, without recompute and router
+  Flops hardware_flops;  ///< of one rank in a step, as executed
+  FlopsPerSecond peak;   ///< of one rank in the plan's dtype
+  Bytes reserved;        ///< device memory that the allocator holds at the peak
+  Bytes memory;          ///< device memory of a rank
+  bool fits = false;
+
+  double mfu() const { return model_flops / account.step / peak; }
+  double hfu() const { return hardware_flops / account.step / peak; }
+};
+
+/// Lowers, prices and simulates `plan`.
+///
+/// Assumes: samples equally long, routing balanced
+Estimate estimate(const Plan& plan);
+
+/// Flops of a step of one rank that count for MFU: forward, loss and backward without recomputed
+/// ops and without the router.
+///
+/// Source:  Megatron-LM, training/training.py, num_floating_point_operations
+Flops model_flops(const Schedule& schedule, const Bindings& bindings);
+
+/// Flops of a step of one rank on the matrix units, recomputed ones included.
+Flops hardware_flops(const Schedule& schedule, const Bindings& bindings);
+
+/// Tokens that one device consumes per second.
+double tokens_per_device_s(const Plan& plan, const Estimate& estimate);
+
+/// The document of `--json`, schema xt.estimate/1.
+Json estimate_json(const Plan& plan, const Estimate& estimate);
+
+/// The answer for people.
+std::string estimate_text(const Plan& plan, const Estimate& estimate, const Style& style);
+
+}  // namespace xt

@@ -1,0 +1,79 @@
+#include "planner/estimate/estimate.h"
+
+namespace xt {
+namespace {
+
+Json strategy_json(const Plan& plan) {
+  const Strategy& s = plan.strategy;
+  return Json::object({{"engine", s.engine},
+                       {"devices", plan.devices},
+                       {"ranks", s.ranks},
+                       {"expert_parallel", s.expert_parallel},
+                       {"pack_length", s.pack_length},
+                       {"sample_length", s.sample_length},
+                       {"gradient_accumulation", s.gradient_accumulation},
+                       {"recompute_layers", s.recompute_layers},
+                       {"swap_layers", s.swap_layers},
+                       {"loss_chunk", s.loss_chunk},
+                       {"compute_dtype", name(s.compute_dtype)}});
+}
+
+Json breakdown_json(const MemoryPeak& peak) {
+  Json result = Json::object();
+  for (std::size_t i = 0; i < peak.by_category.size(); ++i)
+    result.add(std::string(memory_category_names[i]), peak.by_category[i].value);
+  return result;
+}
+
+Json communication_json(const StepAccount& account) {
+  Json result = Json::object();
+  for (std::size_t i = 0; i < n_traffic; ++i) {
+    const TrafficTime& time = account.traffic[i];
+    result.add(std::string(traffic_names[i]),
+               Json::object({{"total_s", time.total.value},
+                             {"exposed_s", time.exposed.value},
+                             {"overlapped_ratio", time.overlapped_ratio()}}));
+  }
+  return result;
+}
+
+// Compute by phase, then what is added to it until the step is full.
+Json time_json(const StepAccount& account) {
+  Json result = Json::object();
+  for (std::size_t i = 0; i < n_phases; ++i)
+    result.add(std::string(phase_names[i]), account.phases[i].value);
+  result.add("exposed", (account.step - account.compute - account.idle).value);
+  result.add("idle", account.idle.value);
+  return result;
+}
+
+}  // namespace
+
+Json estimate_json(const Plan& plan, const Estimate& estimate) {
+  const MemoryPeak& peak = estimate.timeline.device_memory;
+  const Phase phase = estimate.schedule.op(peak.op).origin.phase;
+  return Json::object({{"schema", "xt.estimate/1"},
+                       {"model", plan.model_name},
+                       {"machine", plan.machine_name},
+                       {"strategy", strategy_json(plan)},
+                       {"step_time_s", estimate.account.step.value},
+                       {"tokens_per_device_s", tokens_per_device_s(plan, estimate)},
+                       {"model_flops", estimate.model_flops.value},
+                       {"hardware_flops", estimate.hardware_flops.value},
+                       {"peak_flops_per_s", estimate.peak.value},
+                       {"mfu", estimate.mfu()},
+                       {"hfu", estimate.hfu()},
+                       {"peak_memory_bytes", peak.peak.value},
+                       {"reserved_memory_bytes", estimate.reserved.value},
+                       {"device_memory_bytes", estimate.memory.value},
+                       {"peak_phase", phase_names[static_cast<std::size_t>(phase)]},
+                       {"peak_op", op_name(estimate.schedule, peak.op)},
+                       {"memory_breakdown_bytes", breakdown_json(peak)},
+                       {"host_memory_bytes", estimate.timeline.host_memory.peak.value},
+                       {"fits", estimate.fits},
+                       {"communication", communication_json(estimate.account)},
+                       {"time_breakdown_s", time_json(estimate.account)},
+                       {"n_ops", static_cast<std::int64_t>(estimate.schedule.ops.size())}});
+}
+
+}  // namespace xt

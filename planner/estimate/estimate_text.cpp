@@ -1,0 +1,106 @@
+#include <fmt/format.h>
+
+#include "costmodel/report/table.h"
+#include "costmodel/units/format.h"
+#include "planner/estimate/estimate.h"
+
+namespace xt {
+namespace {
+
+std::string gib(Bytes bytes) {
+  return significant(static_cast<double>(bytes.value) / (1024.0 * 1024.0 * 1024.0), 4);
+}
+
+std::string first_lines(const Plan& plan) {
+  const Strategy& s = plan.strategy;
+  const std::string ranks =
+      plan.profile.ranks_per_device == 1 ? "" : fmt::format(" ({} ranks)", s.ranks);
+  std::string text = fmt::format(
+      "{} on {} × {}{}, engine {}, packs of {} tokens of {}-token samples\n", plan.model_name,
+      plan.devices, plan.profile.title, ranks, s.engine, s.pack_length, s.sample_length);
+  text += fmt::format(
+      "{}, expert_parallel {}, gradient_accumulation {}, recompute {} layers, swap {}{}, "
+      "loss_chunk {}{}\n\n",
+      name(s.compute_dtype), s.expert_parallel, s.gradient_accumulation, s.recompute_layers,
+      s.swap_layers, plan.has_automatic_swap ? " (auto)" : "", s.loss_chunk,
+      plan.has_automatic_chunk ? " (auto)" : "");
+  return text;
+}
+
+std::string time_table(const StepAccount& account) {
+  Table table({{"compute", {}, Align::left}, {"time", "ms"}, {"share"}});
+  const auto row = [&](std::string_view label, Seconds time) {
+    table.row(
+        {std::string(label), "~" + significant(time.value * 1e3, 4), percent(time / account.step)});
+  };
+  for (std::size_t i = 0; i < n_phases; ++i)
+    if (account.phases[i].value > 0) row(phase_names[i], account.phases[i]);
+  row("exposed", account.step - account.compute - account.idle);
+  row("idle", account.idle);
+  row("step", account.step);
+  return table.text();
+}
+
+std::string traffic_table(const StepAccount& account) {
+  Table table({{"traffic", {}, Align::left}, {"runs", "ms"}, {"exposed", "ms"}, {"overlapped"}});
+  bool has_any = false;
+  for (std::size_t i = 0; i < n_traffic; ++i) {
+    const TrafficTime& time = account.traffic[i];
+    if (time.total.value <= 0) continue;
+    has_any = true;
+    table.row({std::string(traffic_names[i]), "~" + significant(time.total.value * 1e3, 4),
+               "~" + significant(time.exposed.value * 1e3, 4), percent(time.overlapped_ratio())});
+  }
+  return has_any ? "\n" + table.text() : "";
+}
+
+std::string memory_table(const Estimate& estimate) {
+  Table table({{"memory at the peak", {}, Align::left}, {"size", "GiB"}});
+  const MemoryPeak& peak = estimate.timeline.device_memory;
+  for (std::size_t i = 0; i < peak.by_category.size(); ++i)
+    if (peak.by_category[i].value > 0)
+      table.row({std::string(memory_category_names[i]), "~" + gib(peak.by_category[i])});
+  table.row({"allocated", "~" + gib(peak.peak)});
+  table.row({"reserved", "~" + gib(estimate.reserved)});
+  if (estimate.timeline.host_memory.peak.value > 0)
+    table.row({"host", "~" + gib(estimate.timeline.host_memory.peak)});
+  return table.text();
+}
+
+std::string verdict(const Plan& plan, const Estimate& estimate, const Style& style) {
+  const MemoryPeak& peak = estimate.timeline.device_memory;
+  const std::string where = op_name(estimate.schedule, peak.op);
+  if (estimate.fits)
+    return fmt::format("{}: ~{} reserved of {} per rank; the peak is at {}\n",
+                       style.painted(Meaning::good, "fits"), format(estimate.reserved),
+                       format(estimate.memory), where);
+  if (estimate.timeline.host_memory.peak > plan.profile.host_memory.value)
+    return fmt::format("{}: swapping takes ~{} of host memory per rank, there are {}\n",
+                       style.painted(Meaning::bad, "does not fit"),
+                       format(estimate.timeline.host_memory.peak),
+                       format(plan.profile.host_memory.value));
+  return fmt::format("{} by ~{}: ~{} reserved of {} per rank; the peak is at {}\n",
+                     style.painted(Meaning::bad, "does not fit"),
+                     format(estimate.reserved - estimate.memory), format(estimate.reserved),
+                     format(estimate.memory), where);
+}
+
+}  // namespace
+
+std::string estimate_text(const Plan& plan, const Estimate& estimate, const Style& style) {
+  std::string text = first_lines(plan);
+  text += time_table(estimate.account);
+  text += traffic_table(estimate.account);
+  text += "\n" + memory_table(estimate) + "\n";
+  text += fmt::format("~{} a step, ~{} tokens per device per second, MFU ~{}, HFU ~{}\n",
+                      format(estimate.account.step),
+                      significant(tokens_per_device_s(plan, estimate), 4), percent(estimate.mfu()),
+                      percent(estimate.hfu()));
+  text += fmt::format(
+      "  MFU counts {} of {} per rank the Megatron way: causal half of attention, "
+      "no router, no recompute\n",
+      format(estimate.model_flops), format(estimate.peak));
+  return text + verdict(plan, estimate, style);
+}
+
+}  // namespace xt

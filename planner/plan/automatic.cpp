@@ -1,0 +1,83 @@
+#include "planner/plan/automatic.h"
+
+#include <algorithm>
+
+#include "costmodel/ir/memory.h"
+#include "planner/lower/lower.h"
+
+namespace xt {
+namespace {
+
+constexpr std::int64_t smallest_chunk = 256;
+
+MemoryPeak peak_with(const OpGraph& graph, const Strategy& strategy) {
+  const Schedule schedule = lower(graph, strategy);
+  return memory_peak(schedule, assumed_bindings(schedule), Space::device);
+}
+
+bool loss_sets_peak(const OpGraph& graph, const Strategy& strategy) {
+  const Schedule schedule = lower(graph, strategy);
+  const MemoryPeak peak = memory_peak(schedule, assumed_bindings(schedule), Space::device);
+  return schedule.op(peak.op).origin.phase == Phase::loss;
+}
+
+// Chunks smallest_chunk · 2^i that are shorter than the pack, and the whole pack.
+std::vector<std::int64_t> chunks(std::int64_t pack_length) {
+  std::vector<std::int64_t> result;
+  for (std::int64_t chunk = smallest_chunk; chunk < pack_length; chunk *= 2)
+    result.push_back(chunk);
+  if (result.empty() || result.back() * 2 == pack_length) result.push_back(pack_length);
+  return result;
+}
+
+std::int64_t automatic_chunk(const OpGraph& graph, Strategy strategy) {
+  const std::vector<std::int64_t> candidates = chunks(strategy.pack_length);
+  const auto first_too_long =
+      std::partition_point(candidates.begin(), candidates.end(), [&](std::int64_t chunk) {
+        strategy.loss_chunk = chunk;
+        return !loss_sets_peak(graph, strategy);
+      });
+  if (first_too_long != candidates.begin()) return *(first_too_long - 1);
+  return *std::min_element(candidates.begin(), candidates.end(),
+                           [&](std::int64_t a, std::int64_t b) {
+                             Strategy with_a = strategy, with_b = strategy;
+                             with_a.loss_chunk = a;
+                             with_b.loss_chunk = b;
+                             return peak_with(graph, with_a).peak < peak_with(graph, with_b).peak;
+                           });
+}
+
+std::int64_t automatic_swap(const OpGraph& graph, Strategy strategy, Bytes usable) {
+  std::int64_t too_few = -1, enough = strategy.recompute_layers;
+  while (enough - too_few > 1) {
+    strategy.swap_layers = (too_few + enough) / 2;
+    if (peak_with(graph, strategy).peak <= usable) {
+      enough = strategy.swap_layers;
+    } else {
+      too_few = strategy.swap_layers;
+    }
+  }
+  return enough;
+}
+
+}  // namespace
+
+Bytes usable_memory(const Profile& profile) {
+  return scaled(profile.memory.value, 1.0 / profile.reserved_over_allocated.value, Round::down);
+}
+
+void choose_automatic(Plan& plan, bool chunk_is_automatic, bool swap_is_automatic) {
+  plan.has_automatic_chunk = chunk_is_automatic;
+  plan.has_automatic_swap = swap_is_automatic;
+  if (!chunk_is_automatic && !swap_is_automatic) return;
+  const OpGraph graph = graph_of(plan);
+  // The chunk is chosen beside the most swapping, so that swapping can only help the loss.
+  Strategy strategy = plan.strategy;
+  if (swap_is_automatic) strategy.swap_layers = strategy.recompute_layers;
+  if (chunk_is_automatic) plan.strategy.loss_chunk = automatic_chunk(graph, strategy);
+  if (!swap_is_automatic) return;
+  strategy.loss_chunk = plan.strategy.loss_chunk;
+  plan.strategy.swap_layers = automatic_swap(graph, strategy, usable_memory(plan.profile));
+}
+
+}  // namespace xt

@@ -1,0 +1,60 @@
+#pragma once
+
+// A run with everything decided: model, machine, strategy, optimizer. What the user left to us is
+// decided here by asking the schedule for its memory, never by a formula of its own.
+
+#include <filesystem>
+#include <string>
+
+#include "costmodel/hardware/profile.h"
+#include "costmodel/ir/op_graph.h"
+#include "costmodel/models/config.h"
+#include "planner/plan/run_file.h"
+#include "planner/strategy.h"
+
+namespace xt {
+
+/// Where models and machines are looked up by name: `configs/models` and `profiles` below `root`.
+struct Catalogue {
+  std::filesystem::path root;
+
+  /// Throws: InputError, naming the nearest known name
+  ModelConfig model(const std::string& name_or_path) const;
+  Profile machine(const std::string& name_or_path) const;
+  std::vector<std::string> model_names() const;
+  std::vector<std::string> machine_names() const;
+};
+
+struct OptimizerSettings {
+  double learning_rate = 3e-4;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double adam_eps = 1e-8;
+  double weight_decay = 0.1;
+  double max_grad_norm = 1.0;
+};
+
+struct Plan {
+  std::string model_name;
+  std::string machine_name;
+  Architecture architecture;
+  Profile profile;
+  Strategy strategy;
+  OptimizerSettings optimizer;
+  std::int64_t devices = 1;
+  std::int64_t seed = 0;
+  bool has_automatic_chunk = false;
+  bool has_automatic_swap = false;
+};
+
+/// The plan that `request` asks for.
+///
+/// Defaults: engine xt_run, its own dtype, one device, expert_parallel 1, pack_length 4096, samples
+///           as long as the pack, recompute all, swap none, loss_chunk auto
+/// Throws: InputError with every field that cannot be
+Plan resolve(Request& request, const Catalogue& catalogue);
+
+/// The op graph of a plan's micro-step.
+OpGraph graph_of(const Plan& plan);
+
+}  // namespace xt

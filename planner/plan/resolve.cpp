@@ -1,0 +1,246 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "costmodel/diagnostics/nearest.h"
+#include "costmodel/hardware/collective.h"
+#include "costmodel/hardware/overlay.h"
+#include "costmodel/io/yaml.h"
+#include "costmodel/models/decoder.h"
+#include "planner/lower/engine.h"
+#include "planner/plan/automatic.h"
+#include "planner/plan/plan.h"
+
+namespace xt {
+namespace {
+
+class Resolver {
+ public:
+  Resolver(Request& request, const Catalogue& catalogue)
+      : request_(request), from_(request.fields()), catalogue_(catalogue) {}
+
+  Plan run() {
+    load();
+    request_.finish();
+    choose_counts();
+    check_layout();
+    check_machine();
+    request_.finish();
+    choose_layers();
+    check_swap();
+    choose_optimizer();
+    request_.finish();
+    choose_automatic(plan_, is_automatic_chunk_, is_automatic_swap_);
+    return std::move(plan_);
+  }
+
+ private:
+  void load();
+  void choose_counts();
+  void check_layout();
+  void check_machine();
+  void check_groups();
+  void choose_layers();
+  void check_swap();
+  void choose_optimizer();
+  template <typename Load>
+  void load_named(std::string_view field, const std::optional<std::string>& name, Load load);
+  std::int64_t layers(const std::optional<Choice>& choice, std::string_view field,
+                      std::int64_t most);
+  std::int64_t recomputable_layers() const;
+
+  Request& request_;
+  const RunFile& from_;
+  const Catalogue& catalogue_;
+  const EngineRules* rules_ = nullptr;
+  Plan plan_;
+  bool is_automatic_chunk_ = false;
+  bool is_automatic_swap_ = false;
+};
+
+template <typename Load>
+void Resolver::load_named(std::string_view field, const std::optional<std::string>& name,
+                          Load load) {
+  if (!name) {
+    request_.problem(field, fmt::format("no {} is given", field),
+                     fmt::format("xt-plan list {}s shows what there is", field));
+    return;
+  }
+  try {
+    load(*name);
+  } catch (const InputError& error) {
+    const bool is_unknown_name =
+        error.problems().size() == 1 && error.problems().front().where.file.empty();
+    if (!is_unknown_name) throw;
+    request_.problem(field, error.problems().front().message, error.problems().front().hint);
+  }
+}
+
+void Resolver::load() {
+  load_named("model", from_.model, [&](const std::string& name) {
+    plan_.architecture = catalogue_.model(name).architecture;
+    plan_.model_name = std::filesystem::path(name).stem().string();
+  });
+  load_named("machine", from_.machine, [&](const std::string& name) {
+    plan_.profile = catalogue_.machine(name);
+    if (from_.overlay)
+      plan_.profile =
+          with_overlay(std::move(plan_.profile), read<Overlay>(read_yaml(*from_.overlay)));
+    plan_.machine_name = name;
+  });
+  const std::string engine = from_.engine.value_or("xt_run");
+  rules_ = engine_named(engine);
+  if (rules_ != nullptr) return;
+  std::vector<std::string_view> known;
+  for (const EngineRules& rules : engines()) known.push_back(rules.name);
+  request_.problem("engine", fmt::format("unknown engine `{}`", engine),
+                   did_you_mean(engine, known, "known are"));
+}
+
+void Resolver::choose_counts() {
+  Strategy& s = plan_.strategy;
+  s.engine = rules_->name;
+  plan_.devices = from_.devices.value_or(1);
+  s.ranks = plan_.devices * plan_.profile.ranks_per_device;
+  s.expert_parallel = from_.expert_parallel.value_or(1);
+  s.pack_length = from_.pack_length.value_or(4096);
+  s.sample_length = from_.sample_length.value_or(s.pack_length);
+  s.gradient_accumulation = from_.gradient_accumulation.value_or(1);
+  s.compute_dtype = from_.compute_dtype.value_or(rules_->compute_dtype);
+}
+
+void Resolver::check_layout() {
+  const Strategy& s = plan_.strategy;
+  const Architecture& a = plan_.architecture;
+  if (s.sample_length > s.pack_length)
+    request_.problem("sample_length", fmt::format("samples of {} tokens do not fit packs of {}",
+                                                  s.sample_length, s.pack_length));
+  if (s.expert_parallel == 1) return;
+  if (!a.is_moe()) {
+    request_.problem("expert_parallel", fmt::format("{} has no experts to spread over {} ranks",
+                                                    plan_.model_name, s.expert_parallel));
+    return;
+  }
+  if (a.num_experts % s.expert_parallel != 0)
+    request_.problem("expert_parallel", fmt::format("{} experts are not divisible by {} ranks",
+                                                    a.num_experts, s.expert_parallel));
+  if (s.ranks % s.expert_parallel != 0)
+    request_.problem("expert_parallel",
+                     fmt::format("{} ranks are not divisible by {}", s.ranks, s.expert_parallel));
+  const bool is_across = s.expert_parallel > plan_.profile.ranks_per_node();
+  if (is_across && !from_.expert_parallel_across_nodes.value_or(false))
+    request_.problem("expert_parallel",
+                     fmt::format("{} ranks do not fit a node of {} ranks", s.expert_parallel,
+                                 plan_.profile.ranks_per_node()),
+                     "set expert_parallel_across_nodes to true to exchange rows between nodes");
+}
+
+void Resolver::check_machine() {
+  const Strategy& s = plan_.strategy;
+  if (s.compute_dtype == DType::int64 || s.compute_dtype == DType::int32 ||
+      s.compute_dtype == DType::uint8 || s.compute_dtype == DType::fp8)
+    request_.problem("compute_dtype",
+                     fmt::format("not supported: computing in {}", name(s.compute_dtype)));
+  else if (!plan_.profile.peak(s.compute_dtype) || !plan_.profile.peak(DType::fp32))
+    request_.problem("compute_dtype", fmt::format("{} has no products in {}", plan_.machine_name,
+                                                  name(s.compute_dtype)));
+  check_groups();
+}
+
+void Resolver::check_groups() {
+  const auto world = static_cast<std::int32_t>(plan_.strategy.ranks);
+  const auto expert = static_cast<std::int32_t>(plan_.strategy.expert_parallel);
+  if (expert < 1 || world % expert != 0) return;
+  for (const GroupShape group :
+       {GroupShape{world, 1}, GroupShape{expert, 1}, GroupShape{world / expert, expert}})
+    if (!covers(plan_.profile, group)) {
+      request_.problem("devices", fmt::format("{} says nothing of collectives over {} ranks",
+                                              plan_.machine_name, group.size));
+      return;
+    }
+}
+
+std::int64_t Resolver::recomputable_layers() const {
+  const Architecture& a = plan_.architecture;
+  const bool keeps_last =
+      a.is_sparse(a.num_hidden_layers - 1) && !rules_->recomputes_last_sparse_layer;
+  return a.num_hidden_layers - (keeps_last ? 1 : 0);
+}
+
+std::int64_t Resolver::layers(const std::optional<Choice>& choice, std::string_view field,
+                              std::int64_t most) {
+  if (!choice) return 0;
+  switch (choice->kind) {
+    case ChoiceKind::none:
+    case ChoiceKind::automatic:
+      return 0;
+    case ChoiceKind::all:
+      return most;
+    case ChoiceKind::number:
+      if (choice->number > most)
+        request_.problem(
+            field, fmt::format("{} is {}, but {} layers can be", field, choice->number, most));
+      return choice->number;
+  }
+  return 0;
+}
+
+void Resolver::choose_layers() {
+  Strategy& s = plan_.strategy;
+  const Choice all{ChoiceKind::all, 0};
+  if (from_.recompute && from_.recompute->kind == ChoiceKind::automatic)
+    request_.problem("recompute", "recompute is `auto`, must be `none`, `all` or a number");
+  s.recompute_layers = layers(from_.recompute.value_or(all), "recompute", recomputable_layers());
+  s.swap_layers = layers(from_.swap, "swap", s.recompute_layers);
+  is_automatic_swap_ = from_.swap && from_.swap->kind == ChoiceKind::automatic;
+
+  const Choice chunk = from_.loss_chunk.value_or(Choice{ChoiceKind::automatic, 0});
+  is_automatic_chunk_ = chunk.kind == ChoiceKind::automatic;
+  s.loss_chunk = s.pack_length;
+  if (chunk.kind == ChoiceKind::number) s.loss_chunk = std::min(chunk.number, s.pack_length);
+  if (chunk.kind == ChoiceKind::all || s.loss_chunk < 1)
+    request_.problem(
+        "loss_chunk",
+        fmt::format("loss_chunk is `{}`, must be `none`, `auto` or at least 1", chunk.text()));
+}
+
+void Resolver::check_swap() {
+  const Strategy& s = plan_.strategy;
+  const bool is_asked = s.swap_layers > 0 || is_automatic_swap_ ||
+                        (from_.swap && from_.swap->kind == ChoiceKind::all);
+  if (!is_asked) return;
+  if (s.recompute_layers == 0)
+    request_.problem("swap", "a layer that is not recomputed cannot be swapped",
+                     "set recompute to `all` or to a number of layers");
+  if (!plan_.architecture.is_moe() && !rules_->swaps_dense)
+    request_.problem("swap", fmt::format("{} does not swap dense models", rules_->name),
+                     "engine xt_run does");
+}
+
+void Resolver::choose_optimizer() {
+  OptimizerSettings& o = plan_.optimizer;
+  o.learning_rate = from_.learning_rate.value_or(o.learning_rate);
+  o.beta1 = from_.beta1.value_or(o.beta1);
+  o.beta2 = from_.beta2.value_or(o.beta2);
+  o.adam_eps = from_.adam_eps.value_or(o.adam_eps);
+  o.weight_decay = from_.weight_decay.value_or(o.weight_decay);
+  o.max_grad_norm = from_.max_grad_norm.value_or(o.max_grad_norm);
+  plan_.seed = from_.seed.value_or(0);
+}
+
+}  // namespace
+
+OpGraph graph_of(const Plan& plan) {
+  GraphOptions options;
+  options.tokens = plan.strategy.pack_length;
+  options.dtype = plan.strategy.compute_dtype;
+  options.expert_parallel = plan.strategy.expert_parallel;
+  options.hides_exchange = engine_named(plan.strategy.engine)->hides_exchange;
+  return build_decoder(plan.architecture, options);
+}
+
+Plan resolve(Request& request, const Catalogue& catalogue) {
+  return Resolver(request, catalogue).run();
+}
+
+}  // namespace xt

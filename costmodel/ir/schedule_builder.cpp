@@ -17,9 +17,15 @@ void merge(Clock& into, const Clock& from) {
 
 }  // namespace
 
-ScheduleBuilder::ScheduleBuilder(std::string engine, std::int32_t ranks) {
+ScheduleBuilder::ScheduleBuilder(std::string engine, std::int32_t ranks, std::size_t expected_ops) {
   schedule_.engine = std::move(engine);
   schedule_.ranks = ranks;
+  schedule_.ops.reserve(expected_ops);
+  clocks_.reserve(expected_ops);
+  schedule_.operands.reserve(expected_ops * 4);
+  schedule_.buffers.reserve(expected_ops * 2);
+  storage_.reserve(expected_ops * 2);
+  users_.reserve(expected_ops * 2);
 }
 
 std::size_t ScheduleBuilder::WorkHash::operator()(const Work& work) const {
@@ -170,8 +176,7 @@ OpId ScheduleBuilder::add(const OpSpec& spec) {
 }
 
 void ScheduleBuilder::hold(BufferId buffer, OpId op) {
-  std::uint32_t& user =
-      users_[at(storage_[at(buffer)])].users[index(schedule_.op(op).lane)];
+  std::uint32_t& user = users_[at(storage_[at(buffer)])].users[index(schedule_.op(op).lane)];
   user = std::max(user, static_cast<std::uint32_t>(op) + 1);
 }
 

@@ -45,7 +45,8 @@ struct OpSpec {
 
 class ScheduleBuilder {
  public:
-  ScheduleBuilder(std::string engine, std::int32_t ranks);
+  /// `expected_ops` is a hint of how much room to make.
+  ScheduleBuilder(std::string engine, std::int32_t ranks, std::size_t expected_ops = 0);
 
   /// Index of the part called `name`; at most 255 parts.
   std::uint8_t part(std::string_view name);

@@ -71,6 +71,8 @@ std::int64_t SectionRun::next_start() {
     const std::int64_t length = costs_[op].duration.count();
     running_[lane] = {op, now_, now_ + length, static_cast<double>(length), 1.0, false};
     is_busy_[lane] = true;
+    ++n_running_;
+    has_changed_ = true;
   }
   return earliest;
 }
@@ -79,7 +81,7 @@ std::int64_t SectionRun::next_start() {
 double SectionRun::slowed(const Running& running, double held,
                           const std::array<double, n_resources>& load) const {
   const Demand& demand = *costs_[running.op].demand;
-  const double whole = alone(demand).value;
+  const double whole = costs_[running.op].alone;
   if (whole <= 0) return 1.0;
   double longest = 0;
   for (std::size_t r = 0; r < n_resources; ++r) {
@@ -92,16 +94,16 @@ double SectionRun::slowed(const Running& running, double held,
 
 // Traffic shares links; compute gets what traffic leaves.
 void SectionRun::share() {
+  if (!has_changed_) return;
+  has_changed_ = false;
   double held = 0;
   std::array<double, n_resources> load{};
-  int n_running = 0;
   for (std::size_t lane = 0; lane < n_lanes; ++lane) {
     if (!is_busy_[lane]) continue;
-    ++n_running;
     const Demand* demand = costs_[running_[lane].op].demand;
     if (demand == nullptr || lane == compute || lane == host) continue;
     held += demand->holds;
-    const double whole = alone(*demand).value;
+    const double whole = costs_[running_[lane].op].alone;
     if (whole <= 0) continue;
     for (std::size_t r = 0; r < n_resources; ++r)
       if (!is_compute(static_cast<Resource>(r))) load[r] += demand->busy[r].value / whole;
@@ -111,7 +113,7 @@ void SectionRun::share() {
     if (!is_busy_[lane]) continue;
     Running& running = running_[lane];
     const double speed =
-        n_running == 1 || costs_[running.op].demand == nullptr ? 1.0 : slowed(running, held, load);
+        n_running_ == 1 || costs_[running.op].demand == nullptr ? 1.0 : slowed(running, held, load);
     if (speed == running.speed) continue;
     running.speed = speed;
     running.was_slowed = true;
@@ -137,6 +139,8 @@ void SectionRun::finish_ended() {
     is_busy_[lane] = false;
     ++head_[lane];
     ++n_ended_;
+    --n_running_;
+    has_changed_ = true;
     if (host_blocks_ && op + 1 == issued_) {
       host_blocks_ = false;
       host_time_ = now_;

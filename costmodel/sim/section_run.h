@@ -17,6 +17,7 @@ struct OpCost {
   Duration duration{};             ///< alone
   Duration issue{};                ///< of the host thread
   const Demand* demand = nullptr;  ///< of what it shares; null when it shares nothing
+  double alone = 0;                ///< seconds that the demand takes alone
 };
 
 /// Start and end of an op, from the start of its section.
@@ -82,6 +83,8 @@ class SectionRun {
   std::int64_t host_time_ = 0;
   std::int64_t now_ = 0;
   std::uint32_t n_ended_ = 0;
+  int n_running_ = 0;
+  bool has_changed_ = false;  ///< what runs is not what the speeds were shared among
   Duration end_{};
 };
 

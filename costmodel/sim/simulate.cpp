@@ -13,8 +13,8 @@ std::vector<OpCost> predicted_costs(const Schedule& schedule, const Prices& pric
   std::vector<OpCost> by_work;
   by_work.reserve(prices.demands.size());
   for (const Demand& demand : prices.demands)
-    by_work.push_back(
-        {quantize(alone(demand)), quantize(demand.issue), has_contention ? &demand : nullptr});
+    by_work.push_back({quantize(alone(demand)), quantize(demand.issue),
+                       has_contention ? &demand : nullptr, alone(demand).value});
   std::vector<OpCost> costs;
   costs.reserve(schedule.ops.size());
   for (const Op& op : schedule.ops) costs.push_back(by_work[at(op.work)]);

@@ -4,12 +4,27 @@
 #include "planner/lower/lowering.h"
 
 namespace xt {
+namespace {
+
+// Forward, recompute and backward of all layers, gathers and copies on top.
+std::size_t expected_ops(const OpGraph& graph, const Strategy& strategy) {
+  std::size_t ops = 100;
+  for (const std::uint16_t layer : graph.layers)
+    ops += 2 * graph.decoder[layer].forward.size() + graph.decoder[layer].backward.size() + 16;
+  ops += static_cast<std::size_t>(strategy.pack_length /
+                                  std::max<std::int64_t>(1, strategy.loss_chunk)) *
+         8;
+  return strategy.gradient_accumulation > 1 ? 2 * ops : ops;
+}
+
+}  // namespace
 
 Lowering::Lowering(const OpGraph& graph, const Strategy& strategy, const EngineRules& rules)
     : graph_(graph),
       strategy_(strategy),
       rules_(rules),
-      build_(strategy.engine, static_cast<std::int32_t>(strategy.ranks)) {
+      build_(strategy.engine, static_cast<std::int32_t>(strategy.ranks),
+             expected_ops(graph, strategy)) {
   Schedule& draft = build_.draft();
   draft.parts = graph.parts;
   draft.constants = graph.constants;

@@ -1,0 +1,44 @@
+#pragma once
+
+// Interprets a schedule for real, on one rank. One thread walks the ops in order: it alone
+// allocates, and it runs compute ops itself; other lanes run beside it. Knows kernels only by their
+// table, and nothing of layers.
+
+#include <functional>
+
+#include "costmodel/ir/timeline.h"
+#include "executor/runtime/step_state.h"
+
+namespace xt {
+
+/// What the data of one micro-step decides.
+struct PackFacts {
+  std::int64_t sum_squared_lengths = 0;
+  std::int64_t longest_sample = 0;
+};
+
+/// Fills the batch buffers for micro-step `index` of the step, counted from 0.
+using LoadPack = std::function<PackFacts(std::int32_t index)>;
+
+/// One step and its place in a run.
+struct StepRequest {
+  std::int32_t rank = 0;
+  StepConstants constants;
+  LoadPack load_pack;  ///< called before each repetition of a section that reads tokens
+};
+
+/// What a step did, and when on the machine's clock it began.
+struct StepResult {
+  Timeline timeline;
+  WallTime began;
+};
+
+/// Runs one step of the state's schedule.
+///
+/// Memory peaks are those of the process since the step began, by the allocator's count.
+///
+/// Assumes: all ranks call it with equal schedules
+/// Throws:  PeerLost when a rank is gone; the state cannot be used afterwards
+StepResult execute(StepState& state, const StepRequest& request);
+
+}  // namespace xt

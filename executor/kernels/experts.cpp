@@ -1,0 +1,155 @@
+// Rows of several experts: regrouped from the order they arrive in, and multiplied by the weight of
+// their expert. counts[r][x] says how many rows of local expert x came from rank r.
+
+#include <cstddef>
+#include <cstring>
+#include <vector>
+
+#include "executor/kernels/gemm.h"
+#include "executor/kernels/kernel_groups.h"
+#include "executor/kernels/operands.h"
+
+namespace xt {
+namespace {
+
+// Rows of each expert, from all ranks.
+std::vector<std::int64_t> rows_of_experts(const at::Tensor& counts, std::int64_t X,
+                                          std::int64_t rows) {
+  XT_CHECK(X > 0 && counts.numel() % X == 0, counts.numel(), X);
+  const std::int64_t ranks = counts.numel() / X;
+  const auto* count = elements<std::int64_t>(counts, ranks * X);
+  std::vector<std::int64_t> result(static_cast<std::size_t>(X));
+  std::int64_t sum = 0;
+  for (std::int64_t i = 0; i < ranks * X; ++i) {
+    XT_CHECK(count[i] >= 0, count[i]);
+    result[static_cast<std::size_t>(i % X)] += count[i];
+    sum += count[i];
+  }
+  XT_CHECK(sum == rows, sum, rows);
+  return result;
+}
+
+// Rows received lie by rank and then by expert, grouped rows by expert and then by rank.
+enum class Direction : bool { to_grouped, to_received };
+
+void move_groups(const KernelCall& call, Direction direction) {
+  const std::int64_t R = call.extent(0), E = call.extent(1), ep = call.extent(2),
+                     X = call.extent(3);
+  const auto* counts = elements<std::int64_t>(call.inputs[1], ep * X);
+  const at::Tensor& from = call.inputs[0];
+  XT_CHECK(from.numel() == R * E && call.outputs[0].numel() == R * E, R, E);
+  XT_CHECK(from.scalar_type() == call.outputs[0].scalar_type());
+  const std::int64_t row_bytes = E * static_cast<std::int64_t>(from.element_size());
+  const auto* source = static_cast<const std::byte*>(from.const_data_ptr());
+  auto* target = static_cast<std::byte*>(call.outputs[0].mutable_data_ptr());
+  std::vector<std::int64_t> next(static_cast<std::size_t>(X));
+  const std::vector<std::int64_t> rows = rows_of_experts(call.inputs[1], X, R);
+  for (std::size_t x = 1; x < next.size(); ++x) next[x] = next[x - 1] + rows[x - 1];
+  std::int64_t received = 0;
+  for (std::int64_t i = 0; i < ep * X; ++i) {
+    std::int64_t& grouped = next[static_cast<std::size_t>(i % X)];
+    const bool groups = direction == Direction::to_grouped;
+    std::memcpy(target + (groups ? grouped : received) * row_bytes,
+                source + (groups ? received : grouped) * row_bytes,
+                static_cast<std::size_t>(counts[i] * row_bytes));
+    received += counts[i];
+    grouped += counts[i];
+  }
+}
+
+void regroup(const KernelCall& call) { move_groups(call, Direction::to_grouped); }
+
+void ungroup(const KernelCall& call) { move_groups(call, Direction::to_received); }
+
+// The fp32 matrix of one expert after the other: each where it lies, or by turns in the workspace.
+class ExpertWeights {
+ public:
+  ExpertWeights(const at::Tensor& all, std::int64_t experts, std::int64_t each)
+      : all_(all), each_(each) {
+    XT_CHECK(all.numel() == experts * each && all.is_contiguous(), all.numel(), experts, each);
+    if (all.scalar_type() != at::kFloat) copy_ = scratch(each, 1);
+  }
+  const float* load(std::int64_t expert) const {
+    if (!copy_.defined()) return all_.const_data_ptr<float>() + expert * each_;
+    widen(all_.const_data_ptr<c10::BFloat16>() + expert * each_, each_, place(expert));
+    return place(expert);
+  }
+  float* place(std::int64_t expert) const {
+    if (!copy_.defined()) return all_.mutable_data_ptr<float>() + expert * each_;
+    return copy_.mutable_data_ptr<float>();
+  }
+  void store(std::int64_t expert) const {
+    if (copy_.defined())
+      narrow(place(expert), each_, all_.mutable_data_ptr<c10::BFloat16>() + expert * each_);
+  }
+
+ private:
+  at::Tensor all_, copy_;
+  std::int64_t each_;
+};
+
+// Calls `function(expert, first row, rows)` for each expert.
+template <typename Function>
+void for_experts(const KernelCall& call, const Function& function) {
+  const std::int64_t R = call.extent(0), X = call.extent(3);
+  const std::vector<std::int64_t> rows = rows_of_experts(call.inputs[2], X, R);
+  std::int64_t first = 0;
+  for (std::int64_t x = 0; x < X; ++x) {
+    const std::int64_t n = rows[static_cast<std::size_t>(x)];
+    function(x, first, n);
+    first += n;
+  }
+}
+
+void grouped_matmul(const KernelCall& call) {
+  const std::int64_t R = call.extent(0), n = call.extent(1), k = call.extent(2);
+  const WideInput x(call.inputs[0], R * k);
+  const WideOutput y(call.outputs[0], R * n);
+  const ExpertWeights weights(call.inputs[1], call.extent(3), n * k);
+  for_experts(call, [&](std::int64_t expert, std::int64_t first, std::int64_t rows) {
+    if (rows == 0) return;
+    gemm(rows, n, k, {x.data() + first * k, k}, {weights.load(expert), k, true},
+         {y.data() + first * n, n});
+  });
+  y.store();
+}
+
+void grouped_matmul_input_backward(const KernelCall& call) {
+  const std::int64_t R = call.extent(0), n = call.extent(1), k = call.extent(2);
+  const WideInput dy(call.inputs[0], R * n);
+  const WideOutput dx(call.outputs[0], R * k);
+  const ExpertWeights weights(call.inputs[1], call.extent(3), n * k);
+  for_experts(call, [&](std::int64_t expert, std::int64_t first, std::int64_t rows) {
+    if (rows == 0) return;
+    gemm(rows, k, n, {dy.data() + first * n, n}, {weights.load(expert), k},
+         {dx.data() + first * k, k});
+  });
+  dx.store();
+}
+
+void grouped_matmul_weight_backward(const KernelCall& call) {
+  const std::int64_t R = call.extent(0), n = call.extent(1), k = call.extent(2);
+  const WideInput dy(call.inputs[0], R * n), x(call.inputs[1], R * k);
+  const ExpertWeights dweights(call.outputs[0], call.extent(3), n * k);
+  for_experts(call, [&](std::int64_t expert, std::int64_t first, std::int64_t rows) {
+    float* dweight = dweights.place(expert);
+    if (rows == 0) {
+      std::fill_n(dweight, n * k, 0.0f);
+    } else {
+      gemm(n, k, rows, {dy.data() + first * n, n, true}, {x.data() + first * k, k}, {dweight, k});
+    }
+    dweights.store(expert);
+  });
+}
+
+}  // namespace
+
+void enter_experts(KernelTable& table) {
+  entry(table, Kernel::regroup) = regroup;
+  entry(table, Kernel::ungroup) = ungroup;
+  entry(table, Kernel::grouped_matmul) = grouped_matmul;
+  entry(table, Kernel::grouped_matmul_input_backward) = grouped_matmul_input_backward;
+  entry(table, Kernel::grouped_matmul_weight_backward) = grouped_matmul_weight_backward;
+}
+
+}  // namespace xt

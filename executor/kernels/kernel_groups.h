@@ -1,0 +1,35 @@
+#pragma once
+
+// Each file of kernels enters its own into the table. Private to kernels/.
+
+#include "executor/kernels/kernel_table.h"
+
+namespace xt {
+
+/// The entry of `kernel`.
+inline KernelFunction& entry(KernelTable& table, Kernel kernel) {
+  return table[static_cast<std::size_t>(kernel)];
+}
+
+/// Enters embedding, residual, activation, zeroing and conversion.
+void enter_elementwise(KernelTable& table);
+/// Enters RMSNorm and its backward.
+void enter_norms(KernelTable& table);
+/// Enters matrix products.
+void enter_matmul(KernelTable& table);
+/// Enters rotary position embedding.
+void enter_rope(KernelTable& table);
+/// Enters attention.
+void enter_attention(KernelTable& table);
+/// Enters the backward of attention.
+void enter_attention_backward(KernelTable& table);
+/// Enters router, sorting of rows and their weighted sum.
+void enter_routing(KernelTable& table);
+/// Enters matrix products of grouped rows and their regrouping.
+void enter_experts(KernelTable& table);
+/// Enters cross-entropy.
+void enter_loss(KernelTable& table);
+/// Enters gradient norm, clipping and AdamW.
+void enter_optimizer(KernelTable& table);
+
+}  // namespace xt

@@ -1,0 +1,43 @@
+#include "executor/kernels/kernel_table.h"
+
+#include "costmodel/diagnostics/check.h"
+#include "executor/kernels/kernel_groups.h"
+
+namespace xt {
+namespace {
+
+bool is_computed(KernelClass of) {
+  switch (of) {
+    case KernelClass::matrix:
+    case KernelClass::grouped_matrix:
+    case KernelClass::attention:
+    case KernelClass::memory_bound:
+      return true;
+    case KernelClass::collective:
+    case KernelClass::copy:
+    case KernelClass::host:
+      return false;
+  }
+  XT_CHECK(false);
+}
+
+}  // namespace
+
+KernelTable cpu_kernels() {
+  KernelTable table{};
+  enter_elementwise(table);
+  enter_norms(table);
+  enter_matmul(table);
+  enter_rope(table);
+  enter_attention(table);
+  enter_attention_backward(table);
+  enter_routing(table);
+  enter_experts(table);
+  enter_loss(table);
+  enter_optimizer(table);
+  for (const KernelRow& of : kernel_rows)
+    XT_CHECK(is_computed(of.kernel_class) == (entry(table, of.kernel) != nullptr), of.name);
+  return table;
+}
+
+}  // namespace xt

@@ -1,0 +1,114 @@
+#include "tests/executor/kernels/harness.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <random>
+
+#include "executor/runtime/allocator.h"
+#include "planner/lower/engine.h"
+
+namespace xt {
+namespace {
+
+std::mt19937_64& engine() {
+  static std::mt19937_64 instance(20240607);
+  return instance;
+}
+
+at::Generator& generator() {
+  static at::Generator instance = at::make_generator<at::CPUGeneratorImpl>(7);
+  return instance;
+}
+
+std::vector<at::Tensor> copies(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> result;
+  for (const at::Tensor& tensor : tensors) result.push_back(tensor.clone());
+  return result;
+}
+
+bool equal_bits(const at::Tensor& a, const at::Tensor& b) {
+  return a.nbytes() == 0 || std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
+}
+
+Bytes declared_workspace(const Work& work, const Bindings& bindings) {
+  std::vector<WorkspaceSpec> list;
+  xt_run_workspaces(work, list);
+  Bytes sum;
+  for (const WorkspaceSpec& spec : list) {
+    std::int64_t n = width(spec.dtype);
+    for (const Extent& extent : spec.shape) n *= extent.value(bindings);
+    sum += Bytes(n);
+  }
+  return sum;
+}
+
+// The most that the call allocates at once.
+Bytes measured_workspace(KernelFunction function, const KernelCall& call) {
+  const Bytes before = memory_usage().of(Space::device).current;
+  reset_peak();
+  function(call);
+  EXPECT_EQ(memory_usage().of(Space::device).current, before);
+  return memory_usage().of(Space::device).peak - before;
+}
+
+}  // namespace
+
+void run(const Call& call) {
+  static const KernelTable table = cpu_kernels();
+  Work work;
+  work.kernel = call.kernel;
+  work.dtype = call.dtype;
+  std::copy(call.extents.begin(), call.extents.end(), work.extents.begin());
+  const KernelFunction function = table[static_cast<std::size_t>(call.kernel)];
+  ASSERT_NE(function, nullptr);
+  const std::vector<at::Tensor> first = copies(call.outputs), inputs = copies(call.inputs);
+  const KernelCall once{work, call.bindings, call.inputs, first, call.constants, call.step};
+  const KernelCall again{work, call.bindings, call.inputs, call.outputs, call.constants, call.step};
+  const Bytes declared = declared_workspace(work, call.bindings);
+  EXPECT_EQ(measured_workspace(function, once).value, declared.value) << name(call.kernel);
+  EXPECT_EQ(measured_workspace(function, again).value, declared.value) << name(call.kernel);
+  for (std::size_t i = 0; i < first.size(); ++i)
+    EXPECT_TRUE(equal_bits(first[i], call.outputs[i])) << name(call.kernel) << " output " << i;
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    EXPECT_TRUE(equal_bits(inputs[i], call.inputs[i])) << name(call.kernel) << " input " << i;
+}
+
+at::ScalarType scalar_type(DType dtype) {
+  return dtype == DType::bf16 ? at::kBFloat16 : at::kFloat;
+}
+
+at::Tensor random(at::IntArrayRef shape, DType dtype) {
+  return at::randn(shape, generator(), at::kFloat).to(scalar_type(dtype));
+}
+
+at::Tensor garbage(at::IntArrayRef shape, DType dtype) {
+  return at::full(shape, std::nan(""), scalar_type(dtype));
+}
+
+std::int64_t pick(std::int64_t low, std::int64_t high) {
+  return std::uniform_int_distribution<std::int64_t>(low, high)(engine());
+}
+
+at::Tensor leaf(const at::Tensor& tensor) {
+  return tensor.to(at::kDouble).clone().requires_grad_(true);
+}
+
+void differentiate(const at::Tensor& y, const at::Tensor& dy) {
+  (y * dy.to(at::kDouble).view(y.sizes())).sum().backward();
+}
+
+void expect_close(const at::Tensor& got, const at::Tensor& want, DType dtype) {
+  const at::Tensor difference = got.to(at::kDouble).view(want.sizes()) - want.detach();
+  const double error = difference.norm().item<double>();
+  const double tolerance = dtype == DType::bf16 ? 2e-2 : 1e-5;
+  EXPECT_LE(error, tolerance * want.norm().item<double>() + 1e-30);
+}
+
+}  // namespace xt
+
+int main(int argc, char** argv) {
+  xt::install_allocator();
+  at::set_num_threads(1);
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

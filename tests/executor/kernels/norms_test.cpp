@@ -1,0 +1,65 @@
+#include "tests/executor/kernels/harness.h"
+
+namespace xt {
+namespace {
+
+struct Norm {
+  std::int64_t T, E;
+  DType dtype;
+  at::Tensor x, weight, dy, y, rstd, dx, dweight;
+
+  Norm(std::int64_t rows, std::int64_t columns, DType type)
+      : T(rows),
+        E(columns),
+        dtype(type),
+        x(random({T, E}, type)),
+        weight(random({E}, type)),
+        dy(random({T, E}, type)),
+        y(garbage({T, E}, type)),
+        rstd(garbage({T})),
+        dx(garbage({T, E}, type)),
+        dweight(garbage({E}, type)) {}
+
+  void run_both() const {
+    run({Kernel::rms_norm, dtype, {T, E}, {x, weight}, {y, rstd}});
+    run({Kernel::rms_norm_backward, dtype, {T, E}, {dy, x, weight, rstd}, {dx, dweight}});
+  }
+};
+
+void check(const Norm& norm) {
+  const at::Tensor x = leaf(norm.x), weight = leaf(norm.weight);
+  const at::Tensor rstd = (x.square().mean(-1, true) + 1e-6).rsqrt();
+  const at::Tensor y = x * rstd * weight;
+  differentiate(y, norm.dy);
+  norm.run_both();
+  expect_close(norm.y, y, norm.dtype);
+  expect_close(norm.rstd, rstd.view(-1), DType::fp32);
+  expect_close(norm.dweight, weight.grad(), norm.dtype);
+  // With one column y is the sign of x times the weight: a gradient of nothing but rounding.
+  if (norm.E > 1) expect_close(norm.dx, x.grad(), norm.dtype);
+}
+
+TEST(RmsNorm, AgreesWithAutograd) {
+  for (const DType dtype : activation_types) {
+    check(Norm(1, 1, dtype));
+    check(Norm(1, 33, dtype));
+    check(Norm(257, 1, dtype));
+    for (int i = 0; i < 6; ++i) check(Norm(pick(1, 300), pick(2, 300), dtype));
+  }
+}
+
+TEST(RmsNorm, GivesTheSameBitsWhateverTheNumberOfThreads) {
+  const Norm alone(1000, 200, DType::fp32);
+  alone.run_both();
+  Norm shared = alone;
+  shared.dx = garbage({1000, 200});
+  shared.dweight = garbage({200});
+  at::set_num_threads(3);
+  shared.run_both();
+  at::set_num_threads(1);
+  EXPECT_TRUE(alone.dx.equal(shared.dx));
+  EXPECT_TRUE(alone.dweight.equal(shared.dweight));
+}
+
+}  // namespace
+}  // namespace xt

@@ -91,9 +91,10 @@ Timeline replay(const Schedule& schedule, const Timeline& measured, const Prices
                  at(measured.events[next].op) == at(section.begin) + i);
         const Event& event = measured.events[next];
         const Op& op = schedule.op(event.op);
-        const bool waits = op.lane == Lane::host;
-        costs[i].duration = waits ? Duration{} : event.end - event.start;
-        costs[i].issue = quantize(prices.demands[at(op.work)].issue);
+        const Demand& demand = prices.demands[at(op.work)];
+        const bool waits = op.lane == Lane::host;  // its event is mostly the waiting itself
+        costs[i].duration = waits ? quantize(alone(demand)) : event.end - event.start;
+        costs[i].issue = quantize(demand.issue);
       }
       SectionRun pass(schedule, section, lanes, costs, prices.computes_inline);
       append(timeline, section, pass.run(), timeline.end, repeat);

@@ -122,7 +122,6 @@ class Lowering {
   std::vector<std::vector<bool>> recomputed_;       ///< per decoder block and forward op
   std::vector<std::vector<bool>> is_saved_;         ///< per decoder block and value
   std::vector<PendingReduce> pending_;
-  OpId copied_out_ = no_op;
 
   SymbolId sum_squared_lengths_{}, longest_sample_{};
   std::vector<SymbolId> rows_received_;

@@ -211,7 +211,7 @@ void Lowering::micro_step(bool is_first) {
   kept_.assign(n_layers, {});
   inputs_.assign(n_layers + 1, no_buffer);
   on_host_.assign(n_layers, no_buffer);
-  pending_swap_ = copied_out_ = no_op;
+  pending_swap_ = no_op;
   if (recomputed_.empty()) {
     for (const Block& block : graph_.decoder) {
       recomputed_.push_back(recomputed_ops(block));

@@ -105,11 +105,8 @@ void Lowering::gather_flat(const Unit& unit, UnitFlat& flat, Phase phase) {
     return;
   }
   full.category = MemoryCategory::communication_buffers;
-  full.lane = Lane::all_gather;
   flat.received = build_.transient(full);
-  const std::array<OpId, 1> after{copied_out_};
-  op(Kernel::all_gather, from, {n}, {shard}, {flat.received}, Lane::all_gather, flat.group,
-     std::span(after.data(), copied_out_ == no_op ? 0u : 1u));
+  op(Kernel::all_gather, from, {n}, {shard}, {flat.received}, Lane::all_gather, flat.group);
 }
 
 void Lowering::copy_out(Unit& unit, Phase phase) {
@@ -118,8 +115,7 @@ void Lowering::copy_out(Unit& unit, Phase phase) {
     const Extent n = flat.layout->elements;
     flat.gathered = build_.transient(
         {{n, 1, 1}, graph_.dtype, MemoryCategory::gathered_parameters, Space::device});
-    copied_out_ = op(Kernel::cast, origin(phase, "copy_out", unit.layer), {n}, {flat.received},
-                     {flat.gathered});
+    op(Kernel::cast, origin(phase, "copy_out", unit.layer), {n}, {flat.received}, {flat.gathered});
     flat.received = no_buffer;
   }
 }

@@ -1,0 +1,180 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "costmodel/cost/demand.h"
+#include "costmodel/ir/memory.h"
+#include "costmodel/ir/verify.h"
+#include "planner/estimate/estimate.h"
+#include "strategies.h"
+
+namespace xt::test {
+namespace {
+
+constexpr int n_cases = 60;
+
+// Ops of compute phases by kernel, layer and phase: what a step computes, whatever the policies.
+std::map<std::tuple<Phase, std::int16_t, Kernel>, int> compute_ops(const Schedule& schedule) {
+  std::map<std::tuple<Phase, std::int16_t, Kernel>, int> counts;
+  for (const Op& op : schedule.ops) {
+    const Kernel kernel = schedule.work(op).kernel;
+    const KernelClass of = kernel_class(kernel);
+    const bool computes = of == KernelClass::matrix || of == KernelClass::grouped_matrix ||
+                          of == KernelClass::attention;
+    if (computes && op.origin.phase != Phase::recompute && op.origin.phase != Phase::loss)
+      ++counts[{op.origin.phase, op.origin.layer, kernel}];
+  }
+  return counts;
+}
+
+TEST(ScheduleLaws, EveryLoweredScheduleKeepsTheRules) {
+  for_each_case(n_cases, [](const Case& drawn) {
+    const std::vector<std::string> problems = verify(drawn.schedule());
+    EXPECT_TRUE(problems.empty()) << drawn.text() << "\n" << problems.front();
+  });
+}
+
+TEST(ScheduleLaws, LoweringTwiceGivesTheSameSchedule) {
+  for_each_case(10, [](const Case& drawn) {
+    const Schedule first = drawn.schedule(), second = drawn.schedule();
+    EXPECT_EQ(first, second) << drawn.text();
+    EXPECT_EQ(digest(first), digest(second)) << drawn.text();
+  });
+}
+
+TEST(ScheduleLaws, MemoryEndsWhereItBegan) {
+  for_each_case(n_cases, [](const Case& drawn) {
+    const Schedule schedule = drawn.schedule();
+    const Bindings bindings = assumed_bindings(schedule);
+    for (const Space space : {Space::device, Space::host}) {
+      Bytes resident;
+      for (const Buffer& buffer : schedule.buffers)
+        if (buffer.kind == BufferKind::resident && buffer.space == space)
+          resident += buffer.bytes(bindings);
+      // The last op is the section's wait: nothing transient may be left while it runs.
+      EXPECT_EQ(memory_curve(schedule, bindings, space).back(), resident) << drawn.text();
+    }
+  });
+}
+
+TEST(ScheduleLaws, PeakByCategoryAddsUpToThePeak) {
+  for_each_case(20, [](const Case& drawn) {
+    const Schedule schedule = drawn.schedule();
+    const MemoryPeak peak = memory_peak(schedule, assumed_bindings(schedule), Space::device);
+    Bytes sum;
+    for (const Bytes bytes : peak.by_category) sum += bytes;
+    EXPECT_EQ(sum, peak.peak) << drawn.text();
+  });
+}
+
+TEST(ScheduleLaws, RecomputeSwapAndChunkChangeNoModelFlops) {
+  for_each_case(20, [](const Case& drawn) {
+    Case plain = drawn;
+    plain.strategy.recompute_layers = plain.strategy.swap_layers = 0;
+    plain.strategy.loss_chunk = plain.strategy.pack_length;
+    const Schedule a = drawn.schedule(), b = plain.schedule();
+    EXPECT_DOUBLE_EQ(model_flops(a, assumed_bindings(a)).value,
+                     model_flops(b, assumed_bindings(b)).value)
+        << drawn.text();
+    EXPECT_EQ(compute_ops(a), compute_ops(b)) << drawn.text();
+  });
+}
+
+TEST(ScheduleLaws, AccumulationMultipliesFlops) {
+  for_each_case(20, [](const Case& drawn) {
+    Case once = drawn;
+    once.strategy.gradient_accumulation = 1;
+    const Schedule a = drawn.schedule(), b = once.schedule();
+    EXPECT_NEAR(model_flops(a, assumed_bindings(a)).value,
+                model_flops(b, assumed_bindings(b)).value *
+                    static_cast<double>(drawn.strategy.gradient_accumulation),
+                1.0)
+        << drawn.text();
+  });
+}
+
+TEST(ScheduleLaws, WithoutRecomputeHardwareFlopsDifferOnlyByRouterAndAttention) {
+  for_each_case(20, [](const Case& drawn) {
+    Case plain = drawn;
+    plain.strategy.recompute_layers = plain.strategy.swap_layers = 0;
+    const Schedule schedule = plain.schedule();
+    const Bindings bindings = assumed_bindings(schedule);
+    Flops extra;
+    for (const Section& section : schedule.sections)
+      for (std::size_t i = at(section.begin); i < at(section.end); ++i) {
+        const Op& op = schedule.ops[i];
+        const Work& work = schedule.work(op);
+        const Flops both = hardware_flops(work, bindings);
+        const bool is_router = schedule.parts[op.origin.part] == "router";
+        extra += (is_router ? both : both - model_flops(work, bindings)) * double(section.repeat);
+      }
+    EXPECT_NEAR((hardware_flops(schedule, bindings) - model_flops(schedule, bindings)).value,
+                extra.value, 1.0)
+        << plain.text();
+  });
+}
+
+TEST(ScheduleLaws, SwappedLayersWaitInHostMemory) {
+  for_each_case(n_cases, [](const Case& drawn) {
+    const Schedule schedule = drawn.schedule();
+    const Bytes peak = memory_peak(schedule, assumed_bindings(schedule), Space::host).peak;
+    const std::int64_t per_layer =
+        drawn.strategy.pack_length * drawn.model.hidden_size * width(drawn.strategy.compute_dtype);
+    EXPECT_EQ(peak.value, drawn.strategy.swap_layers * per_layer) << drawn.text();
+  });
+}
+
+TEST(FamilyLaws, ParametersOfTheGraphEqualTheClosedForm) {
+  for_each_case(20, [](const Case& drawn) {
+    const Architecture& m = drawn.model;
+    const std::int64_t E = m.hidden_size, D = m.head_dim;
+    std::int64_t expected = m.vocab_size * E * (m.tie_word_embeddings ? 1 : 2) + E;
+    for (std::int64_t layer = 0; layer < m.num_hidden_layers; ++layer) {
+      expected += 2 * E + 2 * D;
+      expected += E * D * (2 * m.num_attention_heads + 2 * m.num_key_value_heads);
+      expected += m.is_sparse(layer)
+                      ? m.num_experts * E + m.num_experts * 3 * E * m.moe_intermediate_size
+                      : 3 * E * m.intermediate_size;
+    }
+    EXPECT_EQ(count_parameters(drawn.graph(), drawn.strategy.expert_parallel), expected)
+        << drawn.text();
+  });
+}
+
+TEST(FamilyLaws, BackwardProductsTakeTwiceTheFlopsOfForwardOnes) {
+  for_each_case(20, [](const Case& drawn) {
+    const Schedule schedule = drawn.schedule();
+    const Bindings bindings = assumed_bindings(schedule);
+    Flops forward, backward;
+    for (const Op& op : schedule.ops) {
+      const Flops flops = model_flops(schedule.work(op), bindings);
+      if (op.origin.phase == Phase::forward) forward += flops;
+      if (op.origin.phase == Phase::backward) backward += flops;
+    }
+    EXPECT_NEAR(backward / forward, 2.0, 1e-12) << drawn.text();
+  });
+}
+
+TEST(FamilyLaws, EveryParameterIsPlacedOnceWithinItsFlat) {
+  for_each_case(20, [](const Case& drawn) {
+    if (!engine_named(drawn.strategy.engine)->is_executed) return;
+    const Schedule schedule = drawn.schedule();
+    std::vector<std::int64_t> ends(schedule.flats.size(), 0);
+    std::int64_t placed = 0;
+    for (const Placement& placement : schedule.placements) {
+      std::int64_t& end = ends[static_cast<std::size_t>(placement.flat)];
+      EXPECT_GE(placement.offset_elements, end) << drawn.text() << placement.name;
+      const std::int64_t n = placement.shape[0] * placement.shape[1] * placement.shape[2];
+      end = placement.offset_elements + n;
+      placed += n * (placement.expert >= 0 ? drawn.strategy.expert_parallel : 1);
+    }
+    for (std::size_t i = 0; i < ends.size(); ++i)
+      EXPECT_LE(ends[i], schedule.flats[i].elements) << drawn.text();
+    EXPECT_EQ(placed, count_parameters(drawn.graph(), drawn.strategy.expert_parallel))
+        << drawn.text();
+  });
+}
+
+}  // namespace
+}  // namespace xt::test

@@ -1,0 +1,96 @@
+#pragma once
+
+// Random small models and strategies, over every family and engine, for the laws.
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "costmodel/models/config.h"
+#include "costmodel/models/decoder.h"
+#include "planner/lower/engine.h"
+#include "planner/lower/lower.h"
+
+namespace xt::test {
+
+/// One drawn case; printed when a law fails.
+struct Case {
+  Architecture model;
+  Strategy strategy;
+
+  OpGraph graph() const {
+    GraphOptions options;
+    options.tokens = strategy.pack_length;
+    options.dtype = strategy.compute_dtype;
+    options.expert_parallel = strategy.expert_parallel;
+    options.hides_exchange = engine_named(strategy.engine)->hides_exchange;
+    return build_decoder(model, options);
+  }
+  Schedule schedule() const { return lower(graph(), strategy); }
+
+  std::string text() const {
+    return fmt::format(
+        "{} {} layers {} tied {} ranks {} ep {} pack {} sample {} accumulation {} recompute {} "
+        "swap {} chunk {} {}",
+        strategy.engine, model.model_type, model.num_hidden_layers, model.tie_word_embeddings,
+        strategy.ranks, strategy.expert_parallel, strategy.pack_length, strategy.sample_length,
+        strategy.gradient_accumulation, strategy.recompute_layers, strategy.swap_layers,
+        strategy.loss_chunk, name(strategy.compute_dtype));
+  }
+};
+
+inline Architecture draw_model(std::mt19937& random, const Family& family) {
+  const auto up_to = [&](std::int64_t n) { return static_cast<std::int64_t>(random() % n) + 1; };
+  Architecture model;
+  model.model_type = family.model_type;
+  model.vocab_size = 32 * up_to(8);
+  model.num_key_value_heads = up_to(3);
+  model.num_attention_heads = model.num_key_value_heads * up_to(3);
+  model.head_dim = 8 * up_to(3);
+  model.hidden_size = 16 * up_to(6);
+  model.intermediate_size = 16 * up_to(8);
+  model.num_hidden_layers = up_to(5);
+  model.has_qk_norm = family.has_qk_norm;
+  model.tie_word_embeddings = random() % 2 == 0;
+  if (!family.has_experts) return model;
+  model.num_experts = 4 * up_to(3);
+  model.num_experts_per_tok = up_to(3);
+  model.moe_intermediate_size = 16 * up_to(4);
+  model.decoder_sparse_step = up_to(2);
+  return model;
+}
+
+inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& family) {
+  const auto up_to = [&](std::int64_t n) { return static_cast<std::int64_t>(random() % n) + 1; };
+  Case drawn;
+  drawn.model = draw_model(random, family);
+  Strategy& s = drawn.strategy;
+  s.engine = engine.name;
+  s.expert_parallel = family.has_experts ? std::int64_t{1} << (random() % 3) : 1;
+  s.ranks = s.expert_parallel * up_to(4);
+  s.pack_length = 16 * up_to(12);
+  s.sample_length = up_to(s.pack_length);
+  s.gradient_accumulation = up_to(3);
+  s.compute_dtype = random() % 2 == 0 ? DType::fp32 : DType::bf16;
+  const std::int64_t layers = drawn.model.num_hidden_layers;
+  const bool keeps_last = drawn.model.is_sparse(layers - 1) && !engine.recomputes_last_sparse_layer;
+  s.recompute_layers = std::min(up_to(layers + 1) - 1, layers - (keeps_last ? 1 : 0));
+  if (engine.swaps_dense || family.has_experts)
+    s.swap_layers = std::min(up_to(layers + 1) - 1, s.recompute_layers);
+  s.loss_chunk = up_to(s.pack_length);
+  return drawn;
+}
+
+/// `visit(case)` for `n` cases of every engine and family, drawn from a fixed seed.
+template <typename Visit>
+void for_each_case(int n, Visit visit) {
+  std::mt19937 random(20260901);
+  for (const EngineRules& engine : engines())
+    for (const Family& family : families())
+      for (int i = 0; i < n; ++i) visit(draw(random, engine, family));
+}
+
+}  // namespace xt::test

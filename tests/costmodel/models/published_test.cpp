@@ -1,0 +1,52 @@
+// Counts of released models, against the sums of their published tensors.
+
+#include <gtest/gtest.h>
+
+#include "costmodel/io/files.h"
+#include "costmodel/io/json_document.h"
+#include "costmodel/models/config.h"
+#include "costmodel/models/decoder.h"
+
+namespace xt {
+namespace {
+
+TEST(PublishedModels, ParametersOfTheGraphEqualThePublishedTotal) {
+  int n_checked = 0;
+  for (const auto& path : files_in(XT_MODELS, ".json")) {
+    const ModelConfig config = read<ModelConfig>(read_json(path));
+    if (!config.published_parameters) continue;
+    const OpGraph graph = build_decoder(config.architecture, {64, DType::bf16, 1, true});
+    EXPECT_EQ(count_parameters(graph, 1), *config.published_parameters) << path;
+    ++n_checked;
+  }
+  EXPECT_GE(n_checked, 8);
+}
+
+TEST(PublishedModels, ExpertsSpreadOverRanksAreStillAllThere) {
+  const ModelConfig config =
+      read<ModelConfig>(read_json(std::filesystem::path(XT_MODELS) / "qwen3_30b_a3b.json"));
+  for (const std::int64_t expert_parallel : {1, 2, 8, 128}) {
+    const OpGraph graph =
+        build_decoder(config.architecture, {64, DType::bf16, expert_parallel, true});
+    EXPECT_EQ(count_parameters(graph, expert_parallel), 30532122624) << expert_parallel;
+  }
+}
+
+TEST(RecomputedOps, LeaveOutWhatTheBackwardDoesNotRead) {
+  const ModelConfig config =
+      read<ModelConfig>(read_json(std::filesystem::path(XT_MODELS) / "tiny_moe.json"));
+  const OpGraph graph = build_decoder(config.architecture, {64, DType::fp32, 2, true});
+  const Block& block = graph.decoder.front();
+  const std::vector<bool> again = recomputed_ops(block);
+  for (std::size_t i = 0; i < again.size(); ++i) {
+    const Kernel kernel = block.forward[i].work.kernel;
+    const bool is_last = i + 1 == again.size();
+    const bool is_recorded = kernel == Kernel::sort_rows || kernel == Kernel::softmax_top_k ||
+                             kernel == Kernel::exchange_counts || kernel == Kernel::bind_rows;
+    if (is_last || is_recorded || kernel == Kernel::unpermute) EXPECT_FALSE(again[i]) << i;
+    if (kernel == Kernel::attention || kernel == Kernel::grouped_matmul) EXPECT_TRUE(again[i]) << i;
+  }
+}
+
+}  // namespace
+}  // namespace xt

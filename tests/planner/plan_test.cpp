@@ -1,0 +1,144 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "costmodel/ir/memory.h"
+#include "planner/estimate/estimate.h"
+#include "planner/plan/automatic.h"
+
+namespace xt {
+namespace {
+
+using Flags = std::vector<std::pair<std::string, std::string>>;
+
+Plan plan_of(Flags flags) {
+  Request request(std::nullopt, flags);
+  return resolve(request, Catalogue{XT_DATA_ROOT});
+}
+
+const Flags large = {{"model", "qwen3_30b_a3b"}, {"machine", "h800_sxm"},
+                     {"devices", "64"},          {"engine", "xtuner_v1"},
+                     {"pack_length", "32768"},   {"sample_length", "4096"}};
+
+Flags with(Flags flags, std::initializer_list<std::pair<std::string, std::string>> more) {
+  flags.insert(flags.end(), more.begin(), more.end());
+  return flags;
+}
+
+MemoryPeak peak_of(const Plan& plan) { return estimate(plan).timeline.device_memory; }
+
+TEST(Plan, SamplesAreAsLongAsThePackUnlessSaid) {
+  const Plan plan = plan_of({{"model", "tiny_moe"}, {"machine", "h800_sxm"}});
+  EXPECT_EQ(plan.strategy.pack_length, 4096);
+  EXPECT_EQ(plan.strategy.sample_length, 4096);
+}
+
+TEST(Plan, ADeviceOfTwoDiesIsTwoRanks) {
+  EXPECT_EQ(
+      plan_of({{"model", "tiny_moe"}, {"machine", "ascend_a3"}, {"devices", "4"}}).strategy.ranks,
+      8);
+}
+
+TEST(Plan, XtunerKeepsTheLastRoutedLayerAndRecomputesAllDenseOnes) {
+  EXPECT_EQ(plan_of(large).strategy.recompute_layers, 47);
+  EXPECT_EQ(plan_of({{"model", "qwen3_8b"}, {"machine", "h800_sxm"}, {"engine", "xtuner_v1"}})
+                .strategy.recompute_layers,
+            36);
+}
+
+TEST(AutomaticChunk, IsTheLargestAtWhichTheLossDoesNotSetThePeak) {
+  const Plan plan = plan_of(with(large, {{"loss_chunk", "auto"}}));
+  const auto phase_with = [&](std::int64_t chunk) {
+    Plan other = plan;
+    other.strategy.loss_chunk = chunk;
+    const Estimate answer = estimate(other);
+    return answer.schedule.op(answer.timeline.device_memory.op).origin.phase;
+  };
+  ASSERT_LT(plan.strategy.loss_chunk, plan.strategy.pack_length);
+  EXPECT_NE(phase_with(plan.strategy.loss_chunk), Phase::loss);
+  EXPECT_EQ(phase_with(plan.strategy.loss_chunk * 2), Phase::loss);
+}
+
+TEST(AutomaticChunk, IsTheSmallestPeakWhereTheLossAlwaysSetsIt) {
+  // one layer and a large vocabulary: the loss is the peak whatever its chunk
+  const Plan plan = plan_of({{"model", "qwen3_0_6b"},
+                             {"machine", "h800_sxm"},
+                             {"devices", "8"},
+                             {"pack_length", "1024"},
+                             {"loss_chunk", "auto"}});
+  for (const std::int64_t chunk : {512, 1024}) {
+    Plan other = plan;
+    other.strategy.loss_chunk = chunk;
+    EXPECT_LE(peak_of(plan).peak, peak_of(other).peak) << chunk;
+  }
+}
+
+TEST(AutomaticSwap, IsTheFewestLayersThatFit) {
+  const Plan plan = plan_of({{"model", "qwen3_235b_a22b"},
+                             {"machine", "h800_sxm"},
+                             {"devices", "256"},
+                             {"engine", "xtuner_v1"},
+                             {"pack_length", "65536"},
+                             {"sample_length", "4096"},
+                             {"loss_chunk", "1024"},
+                             {"swap", "auto"}});
+  ASSERT_GT(plan.strategy.swap_layers, 0);
+  EXPECT_TRUE(estimate(plan).fits);
+  Plan fewer = plan;
+  --fewer.strategy.swap_layers;
+  EXPECT_FALSE(estimate(fewer).fits);
+}
+
+TEST(Estimate, ModelFlopsOfQwen3AgreeWithThePublishedRate) {
+  // 1540.68 tokens/s/GPU are printed as 228.09 TFLOP/s at 4096 tokens: 148.05 GFLOP per token.
+  // Source: XTuner documentation, Megatron benchmark page of Qwen3-235B-A22B
+  const Plan plan = plan_of({{"model", "qwen3_235b_a22b"},
+                             {"machine", "h800_sxm"},
+                             {"devices", "256"},
+                             {"engine", "xtuner_v1"},
+                             {"pack_length", "4096"}});
+  const Estimate answer = estimate(plan);
+  EXPECT_NEAR(answer.model_flops.value / 4096 * 1e-9, 148.05, 0.15);
+}
+
+// Qwen3-8B, 8 GPUs, packs of 4096, chunks of 1024: the log shows 18.02 GiB allocated from step 2
+// on. Source: XTuner documentation, get_started/sft, 2025-08-29. Not fitted; the run before chunk
+// loss was rewritten, so that 5 % is what can be asked.
+TEST(Estimate, MemoryOfAPublishedXtunerRun) {
+  const Plan plan = plan_of({{"model", "qwen3_8b"},
+                             {"machine", "h800_sxm"},
+                             {"devices", "8"},
+                             {"engine", "xtuner_v1"},
+                             {"pack_length", "4096"},
+                             {"loss_chunk", "1024"}});
+  const double gib = static_cast<double>(peak_of(plan).peak.value) / (1 << 30);
+  EXPECT_NEAR(gib, 18.02, 0.05 * 18.02);
+}
+
+TEST(Estimate, JsonHoldsEveryPromisedKey) {
+  const Plan plan = plan_of({{"model", "tiny_moe"}, {"machine", "h800_sxm"}});
+  const Json json = estimate_json(plan, estimate(plan));
+  for (const char* key :
+       {"schema", "step_time_s", "tokens_per_device_s", "model_flops", "mfu", "hfu",
+        "peak_memory_bytes", "reserved_memory_bytes", "peak_phase", "memory_breakdown_bytes",
+        "host_memory_bytes", "fits", "communication", "time_breakdown_s"})
+    EXPECT_NE(json.find(key), nullptr) << key;
+  double sum = 0;
+  for (const JsonMember& part : json.at("time_breakdown_s").members())
+    sum += part.value.as_double();
+  EXPECT_NEAR(sum, json.at("step_time_s").as_double(), 1e-9);
+  std::int64_t bytes = 0;
+  for (const JsonMember& part : json.at("memory_breakdown_bytes").members())
+    bytes += part.value.as_int();
+  EXPECT_EQ(bytes, json.at("peak_memory_bytes").as_int());
+}
+
+TEST(Estimate, NotFittingSaysByHowMuchAndWhere) {
+  const Plan plan = plan_of({{"model", "qwen3_32b"}, {"machine", "h800_sxm"}});
+  const Estimate answer = estimate(plan);
+  EXPECT_FALSE(answer.fits);
+  EXPECT_THAT(estimate_text(plan, answer, Style{}),
+              testing::ContainsRegex("does not fit by ~[0-9.]+ GiB: .* the peak is at "));
+}
+
+}  // namespace
+}  // namespace xt

@@ -34,12 +34,14 @@ namespace xt {
   to.x = static_cast<std::uint16_t>(is_number ? rounded : not_a_number);
 }
 
-/// e^x to about one unit in the last place. Below −87 it is e^−87, above 88 e^88.
+/// e^x to about one unit in the last place; nothing below −87, where fp32 runs out of digits, and
+/// e^88 above 88.
 ///
 /// Source:  Cephes mathematical library, expf: x = n ln 2 + r and a polynomial of degree 6 in r
 [[gnu::always_inline]] inline float exponential(float x) {
   constexpr float round_to_whole = 12582912.0f;  // 1.5 · 2^23
-  x = x < -87.0f ? -87.0f : x;
+  const bool is_lost = x < -87.0f;
+  x = is_lost ? -87.0f : x;
   x = x > 88.0f ? 88.0f : x;
   const float whole = (x * 1.44269504f + round_to_whole) - round_to_whole;
   const float r = (x - whole * 0.693359375f) - whole * -2.12194440e-4f;
@@ -51,7 +53,7 @@ namespace xt {
   p = p * r + 5.0000001201e-1f;
   p = p * r * r + r + 1.0f;
   const std::int32_t power = (static_cast<std::int32_t>(whole) + 127) << 23;
-  return p * std::bit_cast<float>(power);
+  return is_lost ? 0.0f : p * std::bit_cast<float>(power);
 }
 
 /// 1 / (1 + e^−x).

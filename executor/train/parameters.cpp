@@ -1,0 +1,162 @@
+#include "executor/train/parameters.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numbers>
+
+#include "executor/weights/elements.h"
+
+namespace xt {
+namespace {
+
+constexpr double deviation = 0.02;
+
+// Source: Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators", OOPSLA
+constexpr std::uint64_t scrambled(std::uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+  return x ^ (x >> 31);
+}
+
+/// Numbers that depend on a seed, a name and a position alone, so that any part can be drawn.
+class Draw {
+ public:
+  Draw(std::int64_t seed, std::string_view name)
+      : key_(scrambled(static_cast<std::uint64_t>(seed))) {
+    for (const char c : name) key_ = scrambled(key_ + static_cast<unsigned char>(c) + golden);
+  }
+
+  /// A normal number with mean 0 and deviation 1.
+  ///
+  /// Source: Box and Muller 1958, "A note on the generation of random normal deviates"
+  double normal(std::int64_t position) const {
+    const auto i = static_cast<std::uint64_t>(position);
+    const double radius = std::sqrt(-2 * std::log(uniform(2 * i)));
+    return radius * std::cos(2 * std::numbers::pi * uniform(2 * i + 1));
+  }
+
+ private:
+  static constexpr std::uint64_t golden = 0x9e3779b97f4a7c15ULL;
+
+  /// In (0, 1].
+  double uniform(std::uint64_t i) const {
+    return static_cast<double>((scrambled(key_ + (i + 1) * golden) >> 11) + 1) * 0x1p-53;
+  }
+
+  std::uint64_t key_;
+};
+
+std::int64_t elements_of(const Placement& placement) {
+  std::int64_t n = 1;
+  for (std::int32_t d = 0; d < placement.n_dimensions; ++d)
+    n *= placement.shape[static_cast<std::size_t>(d)];
+  return n;
+}
+
+std::span<const std::int64_t> shape_of(const Placement& placement) {
+  return {placement.shape.data(), static_cast<std::size_t>(placement.n_dimensions)};
+}
+
+std::int32_t local_experts(const Schedule& schedule) {
+  std::int32_t n = 0;
+  for (const Placement& placement : schedule.placements) n = std::max(n, placement.expert + 1);
+  return n;
+}
+
+/// The published name of `placement` on the rank of this index among those that share experts.
+std::string published_name(const Placement& placement, std::int32_t expert_rank,
+                           std::int32_t experts) {
+  if (placement.expert < 0) return placement.name;
+  return fmt::format(fmt::runtime(placement.name), expert_rank * experts + placement.expert);
+}
+
+std::span<float> shard_of(const Schedule& schedule, BufferMemory& memory, const Stretch& stretch) {
+  const Flat& flat = schedule.flats[static_cast<std::size_t>(stretch.flat)];
+  auto* elements = memory.tensor(flat.parameter).mutable_data_ptr<float>();
+  return {elements + stretch.shard_offset, static_cast<std::size_t>(stretch.elements)};
+}
+
+}  // namespace
+
+std::int32_t index_in_group(const GroupShape& shape, std::int32_t rank) {
+  return rank / shape.stride % shape.size;
+}
+
+std::vector<Stretch> stretches_of(const Schedule& schedule, std::int32_t rank) {
+  const std::int32_t experts = local_experts(schedule);
+  const std::int32_t expert_rank = index_in_group(schedule.group(Group::expert), rank);
+  std::vector<Stretch> stretches;
+  for (const Placement& placement : schedule.placements) {
+    const Flat& flat = schedule.flats[static_cast<std::size_t>(placement.flat)];
+    const GroupShape& group = schedule.group(flat.group);
+    const std::int64_t shard = flat.elements / group.size;
+    const std::int64_t begin = shard * index_in_group(group, rank);
+    const std::int64_t first = std::max(begin, placement.offset_elements);
+    const std::int64_t last =
+        std::min(begin + shard, placement.offset_elements + elements_of(placement));
+    if (first >= last) continue;
+    stretches.push_back({published_name(placement, expert_rank, experts), &placement,
+                         first - placement.offset_elements, last - first, placement.flat,
+                         first - begin});
+  }
+  return stretches;
+}
+
+void initialise_parameters(const Schedule& schedule, BufferMemory& memory, std::int32_t rank,
+                           std::int64_t seed) {
+  for (const Stretch& stretch : stretches_of(schedule, rank)) {
+    const std::span<float> to = shard_of(schedule, memory, stretch);
+    if (stretch.placement->n_dimensions == 1) {
+      std::fill(to.begin(), to.end(), 1.0f);
+      continue;
+    }
+    const Draw draw(seed, stretch.name);
+    for (std::size_t i = 0; i < to.size(); ++i)
+      to[i] =
+          static_cast<float>(deviation * draw.normal(stretch.first + static_cast<std::int64_t>(i)));
+  }
+}
+
+void load_parameters(const Schedule& schedule, BufferMemory& memory, std::int32_t rank,
+                     const Weights& weights) {
+  for (const Stretch& stretch : stretches_of(schedule, rank)) {
+    const StoredTensor& stored = weights.at(stretch.name, shape_of(*stretch.placement));
+    decode(stored.bytes, stored.dtype, stretch.first, shard_of(schedule, memory, stretch));
+  }
+}
+
+void check_weights(const Schedule& schedule, const Weights& weights) {
+  const std::int32_t experts = local_experts(schedule);
+  for (const Placement& placement : schedule.placements) {
+    const std::int32_t n = placement.expert < 0 ? 1 : schedule.group(Group::expert).size;
+    for (std::int32_t expert_rank = 0; expert_rank < n; ++expert_rank)
+      (void)weights.at(published_name(placement, expert_rank, experts), shape_of(placement));
+  }
+}
+
+std::vector<PublishedTensor> published_tensors(const Schedule& schedule, const ShardOf& shard_of) {
+  std::map<std::string, PublishedTensor> tensors;
+  for (std::int32_t rank = 0; rank < schedule.ranks; ++rank) {
+    for (const Stretch& stretch : stretches_of(schedule, rank)) {
+      PublishedTensor& tensor = tensors[stretch.name];
+      if (tensor.elements.empty()) {
+        const std::span<const std::int64_t> shape = shape_of(*stretch.placement);
+        tensor = {stretch.name, {shape.begin(), shape.end()}, {}};
+        tensor.elements.resize(static_cast<std::size_t>(elements_of(*stretch.placement)));
+      }
+      const std::span<const float> from =
+          shard_of(rank, stretch.flat)
+              .subspan(static_cast<std::size_t>(stretch.shard_offset),
+                       static_cast<std::size_t>(stretch.elements));
+      std::copy(from.begin(), from.end(), tensor.elements.begin() + stretch.first);
+    }
+  }
+  std::vector<PublishedTensor> list;
+  for (auto& [name, tensor] : tensors) list.push_back(std::move(tensor));
+  return list;
+}
+
+}  // namespace xt

@@ -1,0 +1,63 @@
+#pragma once
+
+// The parameters of a model as a rank holds them: stretches of published tensors inside its shards
+// of flat buffers. Values depend on a tensor's name and the seed alone, never on the layout.
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "costmodel/ir/schedule.h"
+#include "executor/runtime/tensors.h"
+#include "executor/weights/safetensors.h"
+
+namespace xt {
+
+/// The position of `rank` in its group of this shape.
+std::int32_t index_in_group(const GroupShape& shape, std::int32_t rank);
+
+/// A stretch of a published tensor in a rank's shard of a flat.
+struct Stretch {
+  std::string name;  ///< of the tensor, expert index filled in
+  const Placement* placement = nullptr;
+  std::int64_t first = 0;  ///< element of the tensor
+  std::int64_t elements = 0;
+  std::int32_t flat = 0;
+  std::int64_t shard_offset = 0;  ///< element of the shard
+};
+
+/// Everything that `rank` holds, in the order of the schedule's placements.
+///
+/// Assumes: `schedule` outlives the result
+std::vector<Stretch> stretches_of(const Schedule& schedule, std::int32_t rank);
+
+/// Draws the parameters of `rank`: norms are ones, everything else is normal with deviation 0.02,
+/// as Hugging Face initialises models.
+void initialise_parameters(const Schedule& schedule, BufferMemory& memory, std::int32_t rank,
+                           std::int64_t seed);
+
+/// Reads the parameters of `rank` from published weights.
+///
+/// Throws: InputError when a tensor is missing or of another shape
+void load_parameters(const Schedule& schedule, BufferMemory& memory, std::int32_t rank,
+                     const Weights& weights);
+
+/// Throws: InputError unless `weights` has every tensor of the model in its shape
+void check_weights(const Schedule& schedule, const Weights& weights);
+
+/// A whole published tensor.
+struct PublishedTensor {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::vector<float> elements;
+};
+
+/// The shard of flat `flat` that `rank` holds.
+using ShardOf = std::function<std::span<const float>(std::int32_t rank, std::int32_t flat)>;
+
+/// The tensors of the model, put together from the shards of all ranks; sorted by name.
+std::vector<PublishedTensor> published_tensors(const Schedule& schedule, const ShardOf& shard_of);
+
+}  // namespace xt

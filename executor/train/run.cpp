@@ -1,0 +1,206 @@
+#include "executor/train/run.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "costmodel/diagnostics/check.h"
+#include "costmodel/io/json.h"
+#include "costmodel/io/schedule_lines.h"
+#include "costmodel/io/timeline_lines.h"
+#include "executor/runtime/allocator.h"
+#include "executor/train/parameters.h"
+
+namespace xt {
+namespace {
+
+std::int64_t nanoseconds(WallTime time) {
+  return std::chrono::duration_cast<Duration>(time.time_since_epoch()).count();
+}
+
+double tokens_per_device(const PlanFile& plan, Seconds time) {
+  const std::int64_t tokens = plan.pack_length * plan.gradient_accumulation * plan.ranks_per_device;
+  return static_cast<double>(tokens) / time.value;
+}
+
+double mfu_of(const PlanFile& plan, Seconds time) {
+  if (plan.peak_flops_per_s <= 0) return 0;
+  return plan.model_flops / (plan.peak_flops_per_s * time.value);
+}
+
+/// The run between its first step and its last.
+class Run {
+ public:
+  Run(const RunRequest& request, const RankEnvironment& place, RunSession& session)
+      : request_(request), place_(place), session_(session) {}
+
+  std::vector<StepMetrics> train(const OnStep& on_step) {
+    meet();
+    const Duration skew = session_.world->clock_skew(place_.local_world_size == place_.world_size);
+    std::optional<LineFile> metrics;
+    if (place_.rank == 0)
+      metrics.emplace(request_.directory / metrics_file_name, request_.overwrite);
+    std::vector<StepMetrics> steps;
+    for (std::int64_t i = 0; i < request_.steps; ++i) {
+      steps.push_back(step(skew));
+      if (metrics) metrics->write(metrics_line(steps.back()));
+      on_step(steps.back());
+    }
+    finish();
+    return steps;
+  }
+
+ private:
+  const PlanFile& plan() const { return session_.inputs.plan.plan; }
+  const Schedule& schedule() const { return session_.inputs.plan.schedule; }
+
+  /// Finds the other ranks; after that all of them know that their inputs are good.
+  void meet() {
+    session_.rendezvous = std::make_unique<Rendezvous>(place_);
+    session_.network = std::make_unique<GlooNetwork>(*session_.rendezvous);
+    std::vector<int> ranks(static_cast<std::size_t>(place_.world_size));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    session_.world = std::make_unique<World>(session_.network->group("world", ranks));
+    const auto packs =
+        std::make_shared<Packs>(session_.inputs.documents, plan().pack_length, plan().vocab_size,
+                                static_cast<std::uint64_t>(plan().seed));
+    session_.trainer = std::make_unique<Trainer>(
+        schedule(), cpu_kernels(), make_communicators(schedule(), *session_.network, place_.rank),
+        place_.rank, [packs](std::int64_t index) { return packs->pack(index); }, plan().optimizer);
+    BufferMemory& memory = session_.trainer->state().memory;
+    if (session_.inputs.weights)
+      load_parameters(schedule(), memory, place_.rank, *session_.inputs.weights);
+    else
+      initialise_parameters(schedule(), memory, place_.rank, plan().seed);
+  }
+
+  StepMetrics step(Duration skew) {
+    const StepOutcome outcome = session_.trainer->step();
+    const Timeline& timeline = outcome.result.timeline;
+    const std::array<std::int64_t, 4> own{
+        makespan(timeline).count(), timeline.device_memory.peak.value,
+        timeline.host_memory.peak.value, nanoseconds(outcome.result.began) - skew.count()};
+    const std::vector<std::int64_t> all = session_.world->gather(own);
+    if (request_.record_steps.contains(outcome.step))
+      recorded_ += timeline_lines(timeline, Duration(own[3] - all[3]));
+    return metrics_of(outcome, all);
+  }
+
+  StepMetrics metrics_of(const StepOutcome& outcome, const std::vector<std::int64_t>& all) const {
+    StepMetrics metrics;
+    metrics.step = outcome.step;
+    metrics.loss = outcome.loss;
+    metrics.grad_norm = outcome.grad_norm;
+    Duration longest{};
+    for (std::size_t i = 0; i < all.size(); i += 4) {
+      longest = std::max(longest, Duration(all[i]));
+      metrics.peak_memory = std::max(metrics.peak_memory, Bytes(all[i + 1]));
+      metrics.host_memory = std::max(metrics.host_memory, Bytes(all[i + 2]));
+    }
+    metrics.time = to_seconds(longest);
+    metrics.tokens_per_device_s = tokens_per_device(plan(), metrics.time);
+    metrics.mfu = mfu_of(plan(), metrics.time);
+    metrics.reserved_memory = memory_usage().reserved;
+    metrics.traffic = account(schedule(), outcome.result.timeline).traffic;
+    metrics.peak_by_category = outcome.result.timeline.device_memory.by_category;
+    return metrics;
+  }
+
+  static std::string metrics_line(const StepMetrics& metrics) {
+    Json traffic = Json::object();
+    for (std::size_t i = 0; i < n_traffic; ++i)
+      traffic.add(std::string(traffic_names[i]),
+                  Json::object({{"total_s", metrics.traffic[i].total.value},
+                                {"exposed_s", metrics.traffic[i].exposed.value}}));
+    return Json::object({{"schema", "xt.metrics/1"},
+                         {"step", metrics.step},
+                         {"loss", metrics.loss},
+                         {"grad_norm", metrics.grad_norm},
+                         {"step_time_s", metrics.time.value},
+                         {"tokens_per_device_s", metrics.tokens_per_device_s},
+                         {"mfu", metrics.mfu},
+                         {"peak_memory_bytes", metrics.peak_memory.value},
+                         {"host_memory_bytes", metrics.host_memory.value},
+                         {"reserved_memory_bytes", metrics.reserved_memory.value},
+                         {"communication", traffic}})
+        .dump();
+  }
+
+  void finish() {
+    if (!recorded_.empty())
+      write_file(recording_path(request_.directory, place_.rank), recorded_, request_.overwrite);
+    if (request_.save_weights) save_weights();
+    const std::array<std::int64_t, 1> done{0};
+    (void)session_.world->gather(done);  // nobody leaves while others still need the group
+  }
+
+  void save_weights() {
+    std::vector<std::vector<float>> shards;  // of all ranks, by flat
+    for (const Flat& flat : schedule().flats) {
+      const at::Tensor own = session_.trainer->state().memory.tensor(flat.parameter);
+      shards.push_back(session_.world->gather(std::span<const float>(
+          own.const_data_ptr<float>(), static_cast<std::size_t>(own.numel()))));
+    }
+    if (place_.rank != 0) return;
+    const auto shard_of = [&](std::int32_t rank, std::int32_t flat) {
+      const std::vector<float>& all = shards[static_cast<std::size_t>(flat)];
+      const std::size_t n = all.size() / static_cast<std::size_t>(place_.world_size);
+      return std::span<const float>(all).subspan(static_cast<std::size_t>(rank) * n, n);
+    };
+    const std::vector<PublishedTensor> tensors = published_tensors(schedule(), shard_of);
+    std::vector<StoredTensor> stored;
+    for (const PublishedTensor& tensor : tensors)
+      stored.push_back({tensor.name, DType::fp32, tensor.shape,
+                        std::as_bytes(std::span<const float>(tensor.elements))});
+    create_folder(*request_.save_weights);
+    write_safetensors(trained_weights_path(*request_.save_weights), stored, request_.overwrite);
+  }
+
+  const RunRequest& request_;
+  const RankEnvironment& place_;
+  RunSession& session_;
+  std::string recorded_;
+};
+
+template <typename T>
+T median(std::vector<T> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t middle = values.size() / 2;
+  if (values.size() % 2 == 1) return values[middle];
+  return (values[middle - 1] + values[middle]) / 2.0;
+}
+
+}  // namespace
+
+std::vector<StepMetrics> run_steps(const RunRequest& request, const RankEnvironment& place,
+                                   RunSession& session, const OnStep& on_step) {
+  return Run(request, place, session).train(on_step);
+}
+
+RunSummary summarise(const std::vector<StepMetrics>& steps, const PlanFile& plan) {
+  XT_CHECK(!steps.empty());
+  const auto timed = std::span(steps).subspan(steps.size() > 1 ? 1 : 0);
+  const auto settled = std::span(steps).subspan(std::min<std::size_t>(2, steps.size() - 1));
+  RunSummary summary;
+  summary.n_timed_steps = std::ssize(timed);
+  const auto median_of = [&](const auto& value) {
+    std::vector<Seconds> values;
+    for (const StepMetrics& step : timed) values.push_back(value(step));
+    return median(std::move(values));
+  };
+  summary.step_time = median_of([](const StepMetrics& step) { return step.time; });
+  summary.tokens_per_device_s = tokens_per_device(plan, summary.step_time);
+  summary.mfu = mfu_of(plan, summary.step_time);
+  for (std::size_t i = 0; i < n_traffic; ++i)
+    summary.traffic[i] = {
+        median_of([i](const StepMetrics& step) { return step.traffic[i].total; }),
+        median_of([i](const StepMetrics& step) { return step.traffic[i].exposed; })};
+  for (const StepMetrics& step : settled) {
+    if (step.peak_memory < summary.peak_memory) continue;
+    summary.peak_memory = step.peak_memory;
+    summary.peak_by_category = step.peak_by_category;
+  }
+  summary.last_loss = steps.back().loss;
+  return summary;
+}
+
+}  // namespace xt

@@ -1,0 +1,71 @@
+#pragma once
+
+// A training run from the first step to the last on one rank: numbers of every step, recorded
+// timelines, what is written, and at the end what was measured.
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "costmodel/ir/account.h"
+#include "executor/communicators/rank_environment.h"
+#include "executor/train/run_inputs.h"
+#include "executor/train/trainer.h"
+#include "executor/train/world.h"
+
+namespace xt {
+
+/// The numbers of one step; those of memory and time are the largest of all ranks.
+struct StepMetrics {
+  std::int64_t step = 0;
+  double loss = 0;
+  double grad_norm = 0;
+  Seconds time;
+  double tokens_per_device_s = 0;
+  double mfu = 0;
+  Bytes peak_memory;
+  Bytes host_memory;
+  Bytes reserved_memory;  ///< of this rank
+  std::array<TrafficTime, n_traffic> traffic{};
+  CategoryBytes peak_by_category{};  ///< of this rank
+};
+
+/// What a run measured, to be held against a prediction.
+struct RunSummary {
+  std::int64_t n_timed_steps = 0;
+  Seconds step_time;  ///< median over steps but the first
+  double tokens_per_device_s = 0;
+  double mfu = 0;
+  Bytes peak_memory;  ///< largest from step 3 on
+  CategoryBytes peak_by_category{};
+  std::array<TrafficTime, n_traffic> traffic{};  ///< medians over steps but the first, this rank
+  double last_loss = 0;
+};
+
+/// Called after each step.
+using OnStep = std::function<void(const StepMetrics&)>;
+
+/// All that a rank owns while it trains. Must outlive a failure until that is reported: what is
+/// left of a broken group may never end.
+struct RunSession {
+  RunInputs inputs;
+  std::unique_ptr<Rendezvous> rendezvous;
+  std::unique_ptr<GlooNetwork> network;
+  std::unique_ptr<World> world;
+  std::unique_ptr<Trainer> trainer;
+};
+
+/// Runs `request`, whose inputs `session` holds already, as the rank at `place`. Writes
+/// metrics.jsonl as it goes (rank 0), and recorded steps and weights at the end.
+///
+/// Throws: PeerLost; InputError; std::system_error
+std::vector<StepMetrics> run_steps(const RunRequest& request, const RankEnvironment& place,
+                                   RunSession& session, const OnStep& on_step);
+
+/// What `steps` come to; the first is not counted where there is another.
+///
+/// Assumes: there is a step
+RunSummary summarise(const std::vector<StepMetrics>& steps, const PlanFile& plan);
+
+}  // namespace xt

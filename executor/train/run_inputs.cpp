@@ -1,0 +1,114 @@
+#include "executor/train/run_inputs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "costmodel/diagnostics/diagnostic.h"
+#include "costmodel/io/schedule_lines.h"
+#include "costmodel/units/parse.h"
+#include "executor/data/packs.h"
+#include "executor/train/parameters.h"
+
+namespace xt {
+namespace {
+
+[[noreturn]] void refuse(const std::filesystem::path& path, std::string message,
+                         std::string hint = {}) {
+  throw InputError({error_in(path.string(), std::move(message), std::move(hint))});
+}
+
+std::int64_t step_number(std::string_view text, std::int64_t steps) {
+  const Parsed<std::int64_t> step = parse_integer(text);
+  if (!step.value)
+    throw InputError(fmt::format("--record-steps: `{}` is not a step", text),
+                     "write steps as `3`, `2,5` or `3-6`");
+  if (*step.value < 1 || *step.value > steps)
+    throw InputError(
+        fmt::format("--record-steps: step {} is not one of 1 to {}", *step.value, steps),
+        "pass more --steps, or record earlier ones");
+  return *step.value;
+}
+
+void check_executable(const std::filesystem::path& path, const PlanFile& plan, std::int64_t ranks) {
+  if (plan.engine != "xt_run")
+    refuse(path,
+           fmt::format("is a step of engine `{}`, which is priced and not executed", plan.engine),
+           "plan with `--engine xt_run`");
+  if (plan.compute_dtype != DType::fp32)
+    refuse(
+        path,
+        fmt::format("computes in {}; xt-run computes in fp32 on a CPU", name(plan.compute_dtype)),
+        "plan with `--compute-dtype fp32`");
+  if (plan.ranks != ranks)
+    refuse(path, fmt::format("is for {} ranks, this run has {}", plan.ranks, ranks),
+           fmt::format("start {} ranks (`--nproc {}`), or make a plan for {}", plan.ranks,
+                       plan.ranks, ranks));
+}
+
+void check_outputs(const RunRequest& request, std::int64_t ranks) {
+  check_overwrite(request.directory / metrics_file_name, request.overwrite);
+  if (!request.record_steps.empty())
+    for (std::int64_t rank = 0; rank < ranks; ++rank)
+      check_overwrite(recording_path(request.directory, rank), request.overwrite);
+  if (request.save_weights)
+    check_overwrite(trained_weights_path(*request.save_weights), request.overwrite);
+}
+
+}  // namespace
+
+std::set<std::int64_t> parse_steps(std::string_view text, std::int64_t steps) {
+  std::set<std::int64_t> numbers;
+  while (true) {
+    const std::string_view item = text.substr(0, text.find(','));
+    const std::size_t dash = item.find('-');
+    const std::int64_t first = step_number(item.substr(0, dash), steps);
+    const std::int64_t last =
+        dash == std::string_view::npos ? first : step_number(item.substr(dash + 1), steps);
+    if (last < first)
+      throw InputError(fmt::format("--record-steps: `{}` ends before it starts", item));
+    for (std::int64_t step = first; step <= last; ++step) numbers.insert(step);
+    if (item.size() == text.size()) return numbers;
+    text.remove_prefix(item.size() + 1);
+  }
+}
+
+ExecutablePlan load_plan(const std::filesystem::path& directory, std::int64_t ranks) {
+  ExecutablePlan result;
+  result.plan = read_plan(directory);
+  check_executable(directory / plan_file_name, result.plan, ranks);
+  const std::filesystem::path path = directory / schedule_file_name;
+  result.schedule = read_schedule(path);
+  if (digest_text(digest(result.schedule)) != result.plan.schedule_digest)
+    refuse(path, "is not the schedule that plan.json names", "make the plan again with xt-plan");
+  if (result.schedule.ranks != result.plan.ranks || result.schedule.batch.tokens == no_buffer)
+    refuse(path, "does not fit plan.json", "make the plan again with xt-plan");
+  return result;
+}
+
+RunInputs load_inputs(const RunRequest& request, std::int64_t ranks) {
+  RunInputs inputs;
+  inputs.plan = load_plan(request.directory, ranks);
+  check_outputs(request, ranks);
+  inputs.documents = load_documents(request.data);
+  const PlanFile& plan = inputs.plan.plan;
+  Packs(inputs.documents, plan.pack_length, plan.vocab_size, static_cast<std::uint64_t>(plan.seed))
+      .pack(0);
+  if (request.weights) {
+    inputs.weights.emplace(*request.weights);
+    check_weights(inputs.plan.schedule, *inputs.weights);
+  }
+  return inputs;
+}
+
+std::filesystem::path recording_path(const std::filesystem::path& directory, std::int64_t rank) {
+  return directory /
+         (rank == 0 ? std::string(measured_file_name) : fmt::format("measured.rank{}.jsonl", rank));
+}
+
+std::filesystem::path trained_weights_path(const std::filesystem::path& folder) {
+  return folder / "model.safetensors";
+}
+
+}  // namespace xt

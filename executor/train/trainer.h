@@ -1,0 +1,63 @@
+#pragma once
+
+// One rank of a training run, step by step: packs into the batch buffers, the schedule through the
+// executor, loss and gradient norm out. Knows no file and no terminal.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "costmodel/io/plan_file.h"
+#include "executor/communicators/gloo.h"
+#include "executor/data/packs.h"
+#include "executor/runtime/execute.h"
+
+namespace xt {
+
+/// The communicators of rank `rank` for everything that `schedule` exchanges.
+///
+/// Throws: PeerLost if a rank does not come
+Communicators make_communicators(const Schedule& schedule, GlooNetwork& network, int rank);
+
+/// Pack `index` of a run; rank r of W takes r, r + W, …
+using PackSource = std::function<Pack(std::int64_t index)>;
+
+/// What one step gave.
+struct StepOutcome {
+  std::int64_t step = 0;  ///< counts from 1
+  double loss = 0;        ///< mean over the valid tokens of all ranks
+  double grad_norm = 0;   ///< before clipping
+  StepResult result;
+};
+
+/// A rank that trains.
+class Trainer {
+ public:
+  /// Assumes: `schedule` outlives the trainer; parameters are put into state().memory before the
+  ///          first step
+  Trainer(const Schedule& schedule, const KernelTable& kernels, Communicators communicators,
+          std::int32_t rank, PackSource packs, const PlanOptimizer& optimizer);
+
+  /// Runs the next step.
+  ///
+  /// Throws: PeerLost; InputError if a pack has a token outside the vocabulary
+  StepOutcome step();
+
+  StepState& state() { return state_; }
+
+ private:
+  void take_packs();
+  PackFacts load(std::int32_t index);
+
+  const Schedule& schedule_;
+  StepState state_;
+  std::int32_t rank_;
+  PackSource packs_;
+  PlanOptimizer optimizer_;
+  std::int64_t n_micro_steps_ = 0;
+  std::int64_t step_ = 0;
+  std::vector<Pack> of_step_;
+};
+
+}  // namespace xt

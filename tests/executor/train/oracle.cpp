@@ -1,0 +1,211 @@
+#include "tests/executor/train/oracle.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <numeric>
+
+#include "costmodel/io/files.h"
+#include "costmodel/io/json.h"
+#include "costmodel/io/json_document.h"
+#include "costmodel/models/config.h"
+#include "costmodel/models/decoder.h"
+#include "executor/train/parameters.h"
+#include "executor/train/trainer.h"
+#include "executor/train/world.h"
+#include "executor/weights/elements.h"
+#include "planner/lower/lower.h"
+
+namespace xt {
+namespace {
+
+constexpr int n_steps = 5;
+constexpr std::int64_t batch_of_files = 4;
+
+using Tensors = std::map<std::string, std::vector<float>>;
+
+/// Shards of the gradients in the order of the flats; filled by a kernel, which holds no state.
+std::vector<std::vector<float>> captured;
+KernelFunction plain_square_sum = nullptr;
+
+void capturing_square_sum(const KernelCall& call) {
+  const float* x = call.inputs[0].const_data_ptr<float>();
+  captured.emplace_back(x, x + call.inputs[0].numel());
+  plain_square_sum(call);
+}
+
+std::vector<std::vector<Pack>> read_packs(const std::filesystem::path& folder) {
+  const Json document = parse_json(read_file(folder / "packs.json"));
+  std::vector<std::vector<Pack>> steps;
+  for (const Json& step : document.at("steps").items()) {
+    std::vector<Pack>& packs = steps.emplace_back();
+    for (const Json& pack : step.items()) {
+      auto token = pack.at("tokens").items().begin();
+      std::vector<std::vector<std::int64_t>> pieces;
+      for (const Json& length : pack.at("documents").items()) {
+        std::vector<std::int64_t>& piece = pieces.emplace_back();
+        for (std::int64_t i = 0; i < length.as_int(); ++i) piece.push_back((token++)->as_int());
+      }
+      packs.push_back(pack_of(pieces));
+    }
+  }
+  return steps;
+}
+
+PlanOptimizer optimizer_of(const Json& expected) {
+  const Json& of = expected.at("optimizer");
+  return {of.at("learning_rate").as_double(), of.at("beta1").as_double(),
+          of.at("beta2").as_double(),         of.at("epsilon").as_double(),
+          of.at("weight_decay").as_double(),  of.at("clip_norm").as_double()};
+}
+
+Schedule schedule_of(const OracleCase& of, const std::filesystem::path& folder) {
+  const auto config = read<ModelConfig>(read_json(folder / "config.json"));
+  Strategy strategy;
+  strategy.ranks = of.ranks;
+  strategy.expert_parallel = of.expert_parallel;
+  strategy.pack_length = strategy.sample_length = 48;
+  strategy.gradient_accumulation = of.gradient_accumulation;
+  strategy.recompute_layers = of.recompute_layers;
+  strategy.swap_layers = of.swap_layers;
+  strategy.loss_chunk = of.loss_chunk;
+  GraphOptions options;
+  options.tokens = strategy.pack_length;
+  options.expert_parallel = of.expert_parallel;
+  return lower(build_decoder(config.architecture, options), strategy);
+}
+
+double relative_difference(const std::vector<float>& found, const StoredTensor& stored) {
+  std::vector<float> expected(found.size());
+  decode(stored.bytes, stored.dtype, 0, expected);
+  double difference = 0, norm = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const double delta = static_cast<double>(found[i]) - static_cast<double>(expected[i]);
+    difference += delta * delta;
+    norm += static_cast<double>(expected[i]) * static_cast<double>(expected[i]);
+  }
+  return norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
+}
+
+/// One run of a case on this rank.
+class OracleRun {
+ public:
+  OracleRun(const OracleCase& of, Rendezvous& rendezvous, GlooNetwork& network)
+      : case_(of),
+        folder_(std::filesystem::path(XT_ORACLE_DATA) / of.model),
+        expected_(parse_json(read_file(folder_ / "expected.json"))),
+        packs_(read_packs(folder_)),
+        schedule_(schedule_of(of, folder_)),
+        rank_(rendezvous.place().rank),
+        world_(network.group("world", group_members(rank_, static_cast<int>(of.ranks), 1))) {
+    KernelTable kernels = cpu_kernels();
+    KernelFunction& square_sum = kernels[static_cast<std::size_t>(Kernel::square_sum)];
+    plain_square_sum = square_sum;
+    square_sum = capturing_square_sum;
+    captured.clear();
+    const auto pack = [this](std::int64_t index) {
+      return packs_[static_cast<std::size_t>(index / n_packs())]
+                   [static_cast<std::size_t>(index % n_packs())];
+    };
+    trainer_ =
+        std::make_unique<Trainer>(schedule_, kernels, make_communicators(schedule_, network, rank_),
+                                  rank_, pack, optimizer_of(expected_));
+    load_parameters(schedule_, trainer_->state().memory, rank_,
+                    Weights(folder_ / "model.safetensors"));
+  }
+
+  void run() {
+    for (int step = 0; step < n_steps; ++step) check_step(trainer_->step(), step);
+    std::vector<std::vector<float>> own;
+    for (const Flat& flat : schedule_.flats) {
+      const at::Tensor shard = trainer_->state().memory.tensor(flat.parameter);
+      own.emplace_back(shard.const_data_ptr<float>(),
+                       shard.const_data_ptr<float>() + shard.numel());
+    }
+    const std::vector<PublishedTensor> trained = published(own);
+    captured.resize(schedule_.flats.size());  // those of the first step
+    const std::vector<PublishedTensor> gradients = published(captured);
+    write_digest(trained);
+    if (n_packs() != batch_of_files) return;
+    check("gradient", gradients, Weights(folder_ / "gradients.safetensors"));
+    check("trained", trained, Weights(folder_ / "trained.safetensors"));
+  }
+
+ private:
+  std::int64_t n_packs() const { return case_.ranks * case_.gradient_accumulation; }
+
+  void check_step(const StepOutcome& outcome, int step) {
+    const auto i = static_cast<std::size_t>(step);
+    const Json& told = expected_.at("batches").at(std::to_string(n_packs()));
+    const double loss = told.at("losses").items()[i].as_double();
+    const double norm = told.at("gradient_norms").items()[i].as_double();
+    losses_.push_back(outcome.loss);
+    require(std::abs(outcome.loss - loss) <= 1e-5 * loss,
+            fmt::format("{}: loss of step {} is {}, expected {}", case_.name(), outcome.step,
+                        outcome.loss, loss));
+    require(std::abs(outcome.grad_norm - norm) <= 1e-4 * norm,
+            fmt::format("{}: gradient norm of step {} is {}, expected {}", case_.name(),
+                        outcome.step, outcome.grad_norm, norm));
+  }
+
+  std::vector<PublishedTensor> published(const std::vector<std::vector<float>>& own) {
+    std::vector<std::vector<float>> all;
+    for (const std::vector<float>& shard : own)
+      all.push_back(world_.gather(std::span<const float>(shard)));
+    return published_tensors(schedule_, [&](std::int32_t rank, std::int32_t flat) {
+      const std::size_t n = own[static_cast<std::size_t>(flat)].size();
+      return std::span<const float>(all[static_cast<std::size_t>(flat)])
+          .subspan(static_cast<std::size_t>(rank) * n, n);
+    });
+  }
+
+  void check(const char* what, const std::vector<PublishedTensor>& found, const Weights& expected) {
+    require(found.size() == expected.names().size(), "every published tensor is there");
+    for (const PublishedTensor& tensor : found) {
+      const double difference =
+          relative_difference(tensor.elements, expected.at(tensor.name, tensor.shape));
+      require(difference <= 1e-4, fmt::format("{}: {} of {} differs by {}", case_.name(), what,
+                                              tensor.name, difference));
+    }
+  }
+
+  void write_digest(const std::vector<PublishedTensor>& trained) const {
+    const std::optional<std::string> path = process_variable(digest_variable);
+    if (!path || rank_ != 0) return;
+    std::uint64_t digest = 14695981039346656037ULL;
+    const auto add = [&](const void* data, std::size_t n) {
+      for (std::size_t i = 0; i < n; ++i)
+        digest = (digest ^ static_cast<const unsigned char*>(data)[i]) * 1099511628211ULL;
+    };
+    for (const PublishedTensor& tensor : trained)
+      add(tensor.elements.data(), tensor.elements.size() * sizeof(float));
+    add(losses_.data(), losses_.size() * sizeof(double));
+    std::ofstream(*path) << digest;
+  }
+
+  OracleCase case_;
+  std::filesystem::path folder_;
+  Json expected_;
+  std::vector<std::vector<Pack>> packs_;
+  Schedule schedule_;
+  int rank_;
+  World world_;
+  std::unique_ptr<Trainer> trainer_;
+  std::vector<double> losses_;
+};
+
+}  // namespace
+
+std::string OracleCase::name() const {
+  return fmt::format("{}_ranks{}_ep{}_accumulation{}_chunk{}_recompute{}_swap{}", model, ranks,
+                     expert_parallel, gradient_accumulation, loss_chunk, recompute_layers,
+                     swap_layers);
+}
+
+void require_oracle(const OracleCase& of, Rendezvous& rendezvous, GlooNetwork& network) {
+  OracleRun(of, rendezvous, network).run();
+}
+
+}  // namespace xt

@@ -1,0 +1,36 @@
+#pragma once
+
+// Tiny models with known losses, gradients and trained weights (tests/oracle), run by the executor
+// under any layout.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "planner/strategy.h"
+#include "tests/executor/ranks.h"
+
+namespace xt {
+
+/// One model under one layout.
+struct OracleCase {
+  std::string model;
+  std::int64_t ranks = 1;
+  std::int64_t expert_parallel = 1;
+  std::int64_t gradient_accumulation = 1;
+  std::int64_t loss_chunk = 48;
+  std::int64_t recompute_layers = 0;
+  std::int64_t swap_layers = 0;
+
+  /// Without blanks; unique.
+  std::string name() const;
+};
+
+/// The variable that names a file for the digest of all that a run computed.
+inline constexpr const char* digest_variable = "XT_TEST_DIGEST_FILE";
+
+/// Trains `of` for five steps on this rank and requires losses within 1e-5, gradients and trained
+/// weights within 1e-4 of their norm.
+void require_oracle(const OracleCase& of, Rendezvous& rendezvous, GlooNetwork& network);
+
+}  // namespace xt

@@ -1,0 +1,82 @@
+// The executor against Hugging Face transformers, under every layout.
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "tests/executor/temporary_folder.h"
+#include "tests/executor/train/oracle.h"
+
+namespace xt {
+namespace {
+
+// model, ranks, expert parallel, accumulation, loss chunk, recompute, swap
+const std::vector<OracleCase> cases = {
+    {"qwen3_tied", 1, 1, 4, 48, 0, 0},   {"qwen3_tied", 1, 1, 1, 20, 2, 2},
+    {"qwen3_tied", 2, 1, 2, 16, 1, 1},   {"qwen3_tied", 4, 1, 1, 48, 2, 0},
+    {"qwen3_untied", 1, 1, 4, 7, 2, 1},  {"qwen3_untied", 2, 1, 2, 48, 0, 0},
+    {"qwen3_untied", 4, 1, 4, 48, 0, 0}, {"qwen3_moe", 1, 1, 4, 48, 0, 0},
+    {"qwen3_moe", 1, 1, 1, 20, 2, 2},    {"qwen3_moe", 2, 1, 2, 48, 2, 1},
+    {"qwen3_moe", 2, 2, 2, 48, 0, 0},    {"qwen3_moe", 2, 2, 2, 20, 2, 2},
+    {"qwen3_moe", 2, 2, 1, 20, 2, 2},    {"qwen3_moe", 4, 2, 1, 48, 0, 0},
+    {"qwen3_moe", 4, 2, 4, 20, 2, 2},    {"qwen3_moe", 4, 4, 1, 48, 2, 0},
+    {"qwen3_moe", 4, 1, 1, 48, 1, 0},
+};
+
+class Oracle : public testing::TestWithParam<OracleCase> {};
+
+TEST_P(Oracle, HasTheSameLossesGradientsAndTrainedWeights) {
+  EXPECT_EQ(run_ranks(GetParam().name(), static_cast<int>(GetParam().ranks)), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, Oracle, testing::ValuesIn(cases),
+                         [](const auto& of) { return of.param.name(); });
+
+// Pairs that differ in recompute or swap alone.
+const std::vector<std::pair<OracleCase, OracleCase>> twins = {
+    {{"qwen3_untied", 1, 1, 1, 20, 0, 0}, {"qwen3_untied", 1, 1, 1, 20, 2, 0}},
+    {{"qwen3_untied", 1, 1, 1, 20, 2, 0}, {"qwen3_untied", 1, 1, 1, 20, 2, 2}},
+    {{"qwen3_moe", 2, 2, 2, 48, 0, 0}, {"qwen3_moe", 2, 2, 2, 48, 2, 0}},
+    {{"qwen3_moe", 2, 2, 2, 48, 2, 0}, {"qwen3_moe", 2, 2, 2, 48, 2, 1}},
+};
+
+std::string digest_of(const OracleCase& of, const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / of.name();
+  EXPECT_EQ(run_ranks(of.name(), static_cast<int>(of.ranks), {{digest_variable, file.string()}}),
+            0);
+  std::stringstream text;
+  text << std::ifstream(file).rdbuf();
+  return text.str();
+}
+
+class Twins : public testing::TestWithParam<std::pair<OracleCase, OracleCase>> {};
+
+TEST_P(Twins, GiveTheSameBits) {
+  const TemporaryFolder folder;
+  const std::string one = digest_of(GetParam().first, folder.path());
+  EXPECT_FALSE(one.empty());
+  EXPECT_EQ(one, digest_of(GetParam().second, folder.path()));
+}
+
+INSTANTIATE_TEST_SUITE_P(RecomputeAndSwap, Twins, testing::ValuesIn(twins));
+
+std::map<std::string, Scenario> scenarios() {
+  std::map<std::string, Scenario> all;
+  const auto add = [&](const OracleCase& of) {
+    all[of.name()] = [of](Rendezvous& rendezvous, GlooNetwork& network) {
+      require_oracle(of, rendezvous, network);
+    };
+  };
+  for (const OracleCase& of : cases) add(of);
+  for (const auto& [one, other] : twins) {
+    add(one);
+    add(other);
+  }
+  return all;
+}
+
+}  // namespace
+}  // namespace xt
+
+int main(int argc, char** argv) { return xt::ranks_main(argc, argv, xt::scenarios()); }

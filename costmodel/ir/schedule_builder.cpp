@@ -12,7 +12,8 @@ constexpr std::size_t index(Lane lane) { return static_cast<std::size_t>(lane); 
 
 template <typename Clock>
 void merge(Clock& into, const Clock& from) {
-  for (std::size_t lane = 0; lane < n_lanes; ++lane) into[lane] = std::max(into[lane], from[lane]);
+  for (std::size_t lane = 0; lane < into.size(); ++lane)
+    into[lane] = std::max(into[lane], from[lane]);
 }
 
 }  // namespace
@@ -198,16 +199,17 @@ void ScheduleBuilder::end_section(std::int32_t repeat, Origin origin) {
 
 bool ScheduleBuilder::covers(OpId id, const Clock& users) const {
   const Clock& clock = clocks_[at(id)];
-  for (std::size_t lane = 0; lane < n_lanes; ++lane)
-    if (clock[lane] < users[lane]) return false;
-  return true;
+  bool is_covered = true;
+  for (std::size_t lane = 0; lane < users.size(); ++lane)
+    is_covered = is_covered & (clock[lane] >= users[lane]);
+  return is_covered;
 }
 
 // The first op of the buffer's lane, or of the host, that knows every user to have ended.
 OpId ScheduleBuilder::ending(const Buffer& buffer, const Users& users) const {
-  const std::uint32_t last = *std::max_element(users.users.begin(), users.users.end());
   const std::uint32_t own = users.users[index(buffer.lane)];
   if (own > 0 && covers(OpId{own - 1}, users.users)) return OpId{own - 1};
+  const std::uint32_t last = *std::max_element(users.users.begin(), users.users.end());
   for (std::uint32_t i = last - 1; i < schedule_.ops.size(); ++i) {
     const Lane lane = schedule_.ops[i].lane;
     if ((lane == buffer.lane || lane == Lane::host) && covers(OpId{i}, users.users)) return OpId{i};

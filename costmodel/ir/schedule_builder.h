@@ -76,8 +76,10 @@ class ScheduleBuilder {
 
  private:
   static constexpr std::uint32_t never = 0xffffffff;
-  /// Per lane: 1 + position of the latest op known to have ended; 0 if none.
-  using Clock = std::array<std::uint32_t, n_lanes>;
+  /// Per lane: 1 + position of the latest op known to have ended; 0 if none. One slot more than
+  /// there are lanes makes it two vector registers.
+  using Clock = std::array<std::uint32_t, 8>;
+  static_assert(n_lanes <= 8);
 
   struct Users {
     Clock writers{};

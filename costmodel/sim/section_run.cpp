@@ -69,7 +69,7 @@ std::int64_t SectionRun::next_start() {
       continue;
     }
     const std::int64_t length = costs_[op].duration.count();
-    running_[lane] = {op, now_, now_ + length, static_cast<double>(length), 1.0, false};
+    running_[lane] = {op, now_, now_ + length, static_cast<double>(length), 1.0};
     is_busy_[lane] = true;
     ++n_running_;
     has_changed_ = true;
@@ -77,19 +77,24 @@ std::int64_t SectionRun::next_start() {
   return earliest;
 }
 
-// How fast an op runs beside the others, 1 at full speed.
-double SectionRun::slowed(const Running& running, double held,
+// How fast an op runs beside the others, 1 at full speed; compute gets the part `leaves` of its
+// resources.
+double SectionRun::slowed(std::uint32_t op, double leaves,
                           const std::array<double, n_resources>& load) const {
-  const Demand& demand = *costs_[running.op].demand;
-  const double whole = costs_[running.op].alone;
+  const Demand& demand = *costs_[op].demand;
+  const double whole = costs_[op].alone;
   if (whole <= 0) return 1.0;
-  double longest = 0;
+  double computing = 0, moving = 0;
   for (std::size_t r = 0; r < n_resources; ++r) {
-    const bool is_shared_with_traffic = demand.holds == 0 && is_compute(static_cast<Resource>(r));
-    const double factor = is_shared_with_traffic ? 1.0 / (1.0 - held) : std::max(1.0, load[r]);
-    longest = std::max(longest, demand.busy[r].value * factor);
+    const double busy = demand.busy[r].value;
+    if (is_compute(static_cast<Resource>(r))) {
+      computing = std::max(computing, busy);
+    } else {
+      moving = std::max(moving, busy * std::max(1.0, load[r]));
+    }
   }
-  return std::min(1.0, whole / (demand.latency.value + longest));
+  if (demand.holds == 0) computing /= leaves;
+  return std::min(1.0, whole / (demand.latency.value + std::max(computing, moving)));
 }
 
 // Traffic shares links; compute gets what traffic leaves.
@@ -98,25 +103,25 @@ void SectionRun::share() {
   has_changed_ = false;
   double held = 0;
   std::array<double, n_resources> load{};
-  for (std::size_t lane = 0; lane < n_lanes; ++lane) {
-    if (!is_busy_[lane]) continue;
-    const Demand* demand = costs_[running_[lane].op].demand;
-    if (demand == nullptr || lane == compute || lane == host) continue;
-    held += demand->holds;
-    const double whole = costs_[running_[lane].op].alone;
-    if (whole <= 0) continue;
-    for (std::size_t r = 0; r < n_resources; ++r)
-      if (!is_compute(static_cast<Resource>(r))) load[r] += demand->busy[r].value / whole;
+  if (n_running_ > 1) {
+    for (std::size_t lane = compute + 1; lane < n_lanes; ++lane) {
+      if (!is_busy_[lane]) continue;
+      const OpCost& cost = costs_[running_[lane].op];
+      if (cost.demand == nullptr || cost.alone <= 0) continue;
+      held += cost.demand->holds;
+      for (std::size_t r = 0; r < n_resources; ++r)
+        if (!is_compute(static_cast<Resource>(r)))
+          load[r] += cost.demand->busy[r].value / cost.alone;
+    }
   }
-  held = std::min(held, 0.95);
+  const double leaves = 1.0 - std::min(held, 0.95);
   for (std::size_t lane = 0; lane < n_lanes; ++lane) {
     if (!is_busy_[lane]) continue;
     Running& running = running_[lane];
-    const double speed =
-        n_running_ == 1 || costs_[running.op].demand == nullptr ? 1.0 : slowed(running, held, load);
+    const bool is_alone = n_running_ == 1 || costs_[running.op].demand == nullptr;
+    const double speed = is_alone ? 1.0 : slowed(running.op, leaves, load);
     if (speed == running.speed) continue;
     running.speed = speed;
-    running.was_slowed = true;
     running.finish = now_ + static_cast<std::int64_t>(std::ceil(running.remaining / speed));
   }
 }

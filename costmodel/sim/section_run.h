@@ -51,7 +51,6 @@ class SectionRun {
     std::int64_t finish = 0;
     double remaining = 0;  ///< nanoseconds at full speed, as of the last change
     double speed = 1;
-    bool was_slowed = false;
   };
 
   bool holds_host(std::uint32_t op) const;
@@ -60,8 +59,7 @@ class SectionRun {
   std::int64_t next_start();
   void start_ready();
   void share();
-  double slowed(const Running& running, double held,
-                const std::array<double, n_resources>& load) const;
+  double slowed(std::uint32_t op, double leaves, const std::array<double, n_resources>& load) const;
   void advance_to(std::int64_t time);
   void finish_ended();
 

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Acceptance that reads a clock or takes long; writes the table that the tests assert on.
+#   scripts/accept.sh end_to_end [time|memory|planning]
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+name=${1:-}
+case $name in
+end_to_end) shift ;;
+*)
+  echo "usage: scripts/accept.sh end_to_end [time|memory|planning]" >&2
+  exit 2
+  ;;
+esac
+scripts/setup.sh run
+scripts/build.sh
+exec .venv/bin/python scripts/accept_end_to_end.py "$@"

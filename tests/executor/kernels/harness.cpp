@@ -11,14 +11,22 @@ namespace xt {
 namespace {
 
 std::mt19937_64& engine() {
-  static std::mt19937_64 instance(20240607);
+  static std::mt19937_64 instance;
   return instance;
 }
 
 at::Generator& generator() {
-  static at::Generator instance = at::make_generator<at::CPUGeneratorImpl>(7);
+  static at::Generator instance = at::make_generator<at::CPUGeneratorImpl>();
   return instance;
 }
+
+// A test sees the same numbers whichever tests ran before it.
+class Reseed : public testing::EmptyTestEventListener {
+  void OnTestStart(const testing::TestInfo&) override {
+    engine().seed(20240607);
+    generator().set_current_seed(7);
+  }
+};
 
 std::vector<at::Tensor> copies(const std::vector<at::Tensor>& tensors) {
   std::vector<at::Tensor> result;
@@ -110,5 +118,6 @@ int main(int argc, char** argv) {
   xt::install_allocator();
   at::set_num_threads(1);
   testing::InitGoogleTest(&argc, argv);
+  testing::UnitTest::GetInstance()->listeners().Append(new Reseed);
   return RUN_ALL_TESTS();
 }

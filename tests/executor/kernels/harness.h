@@ -31,7 +31,7 @@ struct Call {
 /// equal bits, untouched inputs, and allocations of exactly the declared workspace.
 void run(const Call& call);
 
-/// Normal random numbers, the same in every run of the program.
+/// Normal random numbers, the same in every run of a test.
 at::Tensor random(at::IntArrayRef shape, DType dtype = DType::fp32);
 
 /// Memory with nothing sensible in it: NaN.

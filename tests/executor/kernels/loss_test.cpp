@@ -10,8 +10,9 @@ at::Tensor random_labels(std::int64_t C, std::int64_t V) {
   return labels;
 }
 
+// Logits are mild: p − 1 of a label that is nearly certain has no digits left in fp32.
 void check(std::int64_t C, std::int64_t V, DType dtype) {
-  const at::Tensor labels = random_labels(C, V), logits = random({C, V}, dtype) * 4;
+  const at::Tensor labels = random_labels(C, V), logits = random({C, V}, dtype);
   const at::Tensor valid = at::tensor({37.f}), loss = at::tensor({0.5f});
   const at::Tensor logits_leaf = leaf(logits);
   const at::Tensor want = at::cross_entropy_loss(logits_leaf, labels, {}, at::Reduction::Sum) / 37;

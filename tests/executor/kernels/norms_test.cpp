@@ -44,7 +44,7 @@ TEST(RmsNorm, AgreesWithAutograd) {
     check(Norm(1, 1, dtype));
     check(Norm(1, 33, dtype));
     check(Norm(257, 1, dtype));
-    for (int i = 0; i < 6; ++i) check(Norm(pick(1, 300), pick(2, 300), dtype));
+    for (int i = 0; i < 6; ++i) check(Norm(pick(1, 300), pick(16, 300), dtype));
   }
 }
 

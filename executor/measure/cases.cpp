@@ -1,0 +1,237 @@
+#include "executor/measure/cases.h"
+
+#include <algorithm>
+#include <functional>
+#include <set>
+
+#include "costmodel/cost/demand.h"
+#include "costmodel/diagnostics/check.h"
+#include "costmodel/hardware/efficiency.h"
+
+namespace xt {
+namespace {
+
+using Row = std::vector<std::int64_t>;
+using Grid = std::vector<Row>;  // per axis, the values along it
+
+// A call longer than this only repeats what shorter ones say.
+constexpr double largest_call_flops = 5e9;
+
+Work fp32_work(Kernel kernel, const Row& extents) {
+  Work work{kernel, DType::fp32, Group::none, {}};
+  XT_CHECK(extents.size() <= work.extents.size(), extents.size());
+  std::copy(extents.begin(), extents.end(), work.extents.begin());
+  return work;
+}
+
+// Extents of a kernel from a place on its axes.
+using Extents = std::function<Row(const Row&)>;
+
+Row as_given(const Row& place) { return place; }
+
+// Documents of equal length fill a pack; two query heads share a key head.
+Row attention_extents(const Row& place) {
+  const std::int64_t length = place[0], tokens = std::max<std::int64_t>(512, length);
+  return {tokens, 4, 2, place[1], tokens * length, length};
+}
+
+Row grouped_extents(const Row& place) {
+  constexpr std::int64_t experts = 4;
+  return {place[0] * experts, place[1], place[2], experts};
+}
+
+Row regroup_extents(const Row& place) { return {place[0], place[1], 2, place[2]}; }
+
+Row swiglu_extents(const Row& place) { return {place[0] / (3 * 512 * 4), 512}; }
+
+// How one kernel is measured. Axes along which a grid has one value are left out.
+struct Plan {
+  Kernel kernel;
+  std::vector<std::string> axes;
+  Row smallest;  // extents
+  Grid quick;
+  Grid full;
+  Extents extents = as_given;
+};
+
+std::vector<Plan> products() {
+  const Grid quick = {{256, 1024, 4096}, {8, 128, 256, 2048}, {256, 1024}};
+  const Grid full = {{64, 256, 1024, 4096}, {8, 64, 256, 1024, 4096, 32768}, {64, 256, 1024, 4096}};
+  std::vector<Plan> plans;
+  for (const Kernel kernel :
+       {Kernel::matmul, Kernel::matmul_input_backward, Kernel::matmul_input_backward_add,
+        Kernel::matmul_weight_backward, Kernel::matmul_weight_backward_add})
+    plans.push_back({kernel, {"m", "n", "k"}, {1, 8, 8}, quick, full});
+  return plans;
+}
+
+std::vector<Plan> grouped_products() {
+  const Grid quick = {{32, 128, 512}, {256, 1024}, {256, 512}};
+  const Grid full = {{4, 16, 64, 256, 1024}, {64, 256, 1024, 2048}, {64, 256, 1024}};
+  std::vector<Plan> plans;
+  for (const Kernel kernel : {Kernel::grouped_matmul, Kernel::grouped_matmul_input_backward,
+                              Kernel::grouped_matmul_weight_backward})
+    plans.push_back(
+        {kernel, {"rows_per_expert", "n", "k"}, {4, 8, 8, 4}, quick, full, grouped_extents});
+  return plans;
+}
+
+std::vector<Plan> attentions() {
+  const Grid quick = {{16, 32, 64, 128, 256, 512, 1024, 2048}, {64}};
+  const Grid full = {{16, 32, 64, 128, 256, 512, 1024, 2048}, {32, 64, 128}};
+  const Row smallest = {1, 1, 1, 8, 1, 1};
+  const std::vector<std::string> axes = {"mean_length", "D"};
+  return {{Kernel::attention, axes, smallest, quick, full, attention_extents},
+          {Kernel::attention_backward, axes, smallest, quick, full, attention_extents}};
+}
+
+std::vector<Plan> layer_kernels() {
+  const std::vector<std::string> norm_axes = {"T", "E"}, rope_axes = {"T", "H", "D"},
+                                 embedding_axes = {"T", "E", "V"};
+  const Grid norm_quick = {{512, 2048, 8192}, {64, 256}};
+  const Grid norm_full = {{256, 1024, 4096, 16384}, {64, 256, 1024}};
+  const Grid rope_quick = {{512, 2048, 4096}, {2, 4}, {64}};
+  const Grid rope_full = {{256, 1024, 4096}, {2, 8, 32}, {64, 128}};
+  const Grid embedding_quick = {{512, 2048, 4096}, {256}, {256}};
+  const Grid embedding_full = {{256, 1024, 4096}, {64, 256, 1024}, {256, 8192}};
+  std::vector<std::int64_t> swiglu_bytes;  // a row of 512 takes 6 KiB
+  for (const std::int64_t rows : {16, 64, 256, 1024, 4096})
+    swiglu_bytes.push_back(rows * 3 * 512 * 4);
+  const Grid swiglu = {swiglu_bytes};
+  Grid swiglu_backward = swiglu;
+  for (std::int64_t& bytes : swiglu_backward[0]) bytes = bytes / 3 * 5;
+  const auto backward_extents = [](const Row& place) { return Row{place[0] / (5 * 512 * 4), 512}; };
+  return {
+      {Kernel::rms_norm, norm_axes, {1, 8}, norm_quick, norm_full},
+      {Kernel::rms_norm_backward, norm_axes, {1, 8}, norm_quick, norm_full},
+      {Kernel::rope_table,
+       {"T", "D"},
+       {1, 8},
+       {{512, 2048, 4096}, {64}},
+       {{256, 1024, 4096}, {64, 128}}},
+      {Kernel::rope, rope_axes, {1, 1, 8}, rope_quick, rope_full},
+      {Kernel::rope_backward, rope_axes, {1, 1, 8}, rope_quick, rope_full},
+      {Kernel::embedding, embedding_axes, {1, 8, 16}, embedding_quick, embedding_full},
+      {Kernel::embedding_backward, embedding_axes, {1, 8, 16}, embedding_quick, embedding_full},
+      {Kernel::swiglu, {"bytes"}, {1, 8}, swiglu, swiglu, swiglu_extents},
+      {Kernel::swiglu_backward,
+       {"bytes"},
+       {1, 8},
+       swiglu_backward,
+       swiglu_backward,
+       backward_extents},
+      {Kernel::cross_entropy,
+       {"C", "V"},
+       {1, 8},
+       {{256, 1024, 4096}, {256}},
+       {{64, 256, 1024, 4096}, {256, 4096, 32768}}},
+  };
+}
+
+std::vector<Plan> routing_kernels() {
+  const std::vector<std::string> axes = {"T", "X", "k"}, row_axes = {"T", "E", "k"};
+  const Grid quick = {{512, 2048, 4096}, {8, 16}, {1, 2, 4}};
+  const Grid full = {{256, 1024, 4096}, {8, 32, 128}, {1, 2, 8}};
+  const Grid row_quick = {{512, 1024, 2048, 4096}, {256}, {2}};
+  const Grid row_full = {{256, 1024, 4096}, {64, 256, 1024}, {1, 2, 8}};
+  std::vector<Plan> plans;
+  for (const Kernel kernel :
+       {Kernel::softmax_top_k, Kernel::softmax_top_k_backward, Kernel::sort_rows})
+    plans.push_back({kernel, axes, {1, 2, 1}, quick, full});
+  for (const Kernel kernel : {Kernel::permute, Kernel::permute_backward_add, Kernel::unpermute,
+                              Kernel::unpermute_backward})
+    plans.push_back({kernel, row_axes, {1, 8, 1}, row_quick, row_full});
+  for (const Kernel kernel : {Kernel::regroup, Kernel::ungroup})
+    plans.push_back({kernel,
+                     {"R", "E", "X"},
+                     {4, 8, 2, 2},
+                     {{512, 2048, 4096, 8192}, {256}, {4}},
+                     {{256, 1024, 4096, 16384}, {64, 256, 1024}, {2, 8, 32}},
+                     regroup_extents});
+  return plans;
+}
+
+std::vector<Plan> flat_kernels() {
+  const Grid quick = {{4096, 65536, 262144, 1048576, 4194304}};
+  const Grid full = {{1024, 4096, 16384, 65536, 262144, 1048576, 4194304}};
+  std::vector<Plan> plans;
+  for (const Kernel kernel : {Kernel::add, Kernel::fill_zero, Kernel::cast, Kernel::square_sum,
+                              Kernel::clip, Kernel::adamw})
+    plans.push_back({kernel, {"elements"}, {1}, quick, full});
+  return plans;
+}
+
+Grid places(const Grid& grid) {
+  Grid result = {{}};
+  for (const Row& values : grid) {
+    Grid longer;
+    for (const Row& place : result)
+      for (const std::int64_t value : values) {
+        longer.push_back(place);
+        longer.back().push_back(value);
+      }
+    result = std::move(longer);
+  }
+  return result;
+}
+
+bool is_affordable(const Work& work) {
+  const bool is_choice = work.kernel == Kernel::softmax_top_k ||
+                         work.kernel == Kernel::softmax_top_k_backward ||
+                         work.kernel == Kernel::sort_rows;
+  if (is_choice && work.extents[2].code > work.extents[1].code) return false;
+  return hardware_flops(work, {}).value <= largest_call_flops &&
+         memory_traffic(work, {}).value <= largest_call_bytes;
+}
+
+KernelCases cases_of(const Plan& plan, const Grid& grid) {
+  KernelCases cases{plan.kernel, {}, fp32_work(plan.kernel, plan.smallest), {}};
+  for (std::size_t i = 0; i < plan.axes.size(); ++i)
+    if (grid[i].size() > 1) cases.axes.push_back(plan.axes[i]);
+  XT_CHECK(!cases.axes.empty(), name(plan.kernel));
+  for (const Row& place : places(grid)) {
+    const Work work = fp32_work(plan.kernel, plan.extents(place));
+    if (is_affordable(work)) cases.points.push_back(work);
+  }
+  return cases;
+}
+
+}  // namespace
+
+std::vector<KernelCases> kernel_cases(Coverage coverage) {
+  std::vector<KernelCases> all;
+  for (const auto& group : {products(), grouped_products(), attentions(), layer_kernels(),
+                            routing_kernels(), flat_kernels()})
+    for (const Plan& plan : group)
+      all.push_back(cases_of(plan, coverage == Coverage::quick ? plan.quick : plan.full));
+  return all;
+}
+
+KernelCases bf16_cases() {
+  KernelCases cases =
+      cases_of({Kernel::matmul, {"m"}, {1, 8, 8}, {}, {}}, {{256, 1024}, {1024}, {1024}});
+  for (Work& work : cases.points) work.dtype = DType::bf16;
+  cases.smallest.dtype = DType::bf16;
+  return cases;
+}
+
+std::vector<double> coordinates(const Work& work, const std::vector<std::string>& axes) {
+  const auto extent = [&](std::size_t i) { return static_cast<double>(work.extent(i, {})); };
+  std::vector<double> place;
+  for (const std::string& axis : axes) {
+    if (axis == "bytes") {
+      place.push_back(static_cast<double>(memory_traffic(work, {}).value));
+    } else if (axis == "rows_per_expert") {
+      place.push_back(extent(0) / extent(3));
+    } else if (axis == "mean_length") {
+      place.push_back(extent(4) / extent(0));
+    } else {
+      const auto position = extent_position(work.kernel, axis);
+      XT_CHECK(position, axis, name(work.kernel));
+      place.push_back(extent(*position));
+    }
+  }
+  return place;
+}
+
+}  // namespace xt

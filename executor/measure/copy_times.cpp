@@ -1,0 +1,76 @@
+// Copies between device and host memory, made by the interpreter of schedules.
+
+#include <ATen/ATen.h>
+
+#include <utility>
+
+#include "costmodel/ir/schedule_builder.h"
+#include "executor/kernels/kernel_table.h"
+#include "executor/measure/traffic_times.h"
+#include "executor/runtime/execute.h"
+
+namespace xt {
+namespace {
+
+// Copies of all sizes in both directions, each waited for before the next.
+Schedule copies_schedule(const std::vector<std::int64_t>& sizes) {
+  ScheduleBuilder builder("measure", 1);
+  const Origin origin{Phase::prepare, builder.part("copies")};
+  for (const std::int64_t bytes : sizes) {
+    const std::int64_t n = bytes / xt::width(DType::fp32);
+    TensorSpec spec{{n, 1, 1}};
+    const std::array device = {builder.resident(spec)};
+    spec.space = Space::host;
+    const std::array host = {builder.resident(spec)};
+    const auto copy = [&](Kernel kernel, Lane lane, auto from, auto to) {
+      const std::array done = {
+          builder.add({{kernel, DType::fp32, Group::none, {n}}, lane, origin, from, to, {}, {}})};
+      builder.add(
+          {{Kernel::wait, DType::fp32, Group::none, {}}, Lane::host, origin, {}, {}, {}, done});
+    };
+    copy(Kernel::copy_to_host, Lane::swap_out, device, host);
+    copy(Kernel::copy_to_device, Lane::swap_in, host, device);
+  }
+  builder.end_section(1, origin);
+  return std::move(builder).finish();
+}
+
+}  // namespace
+
+std::pair<TrafficTimes, TrafficTimes> time_copies(Session& session, Coverage coverage,
+                                                  const RoundPlan& plan) {
+  std::vector<std::int64_t> sizes = message_sizes(coverage);
+  sizes.insert(sizes.begin(), 64);
+  const Schedule schedule = copies_schedule(sizes);
+  StepState state(schedule, cpu_kernels(), {});
+  for (std::size_t i = 0; i < schedule.buffers.size(); ++i)
+    state.memory.tensor(static_cast<BufferId>(i)).normal_();
+  std::pair<TrafficTimes, TrafficTimes> times;
+  times.first = {Kernel::copy_to_host, 1, {}, {}};
+  times.second = {Kernel::copy_to_device, 1, {}, {}};
+  std::vector<MessageTimes> up, down;
+  for (const std::int64_t bytes : sizes) up.push_back({bytes, {}});
+  down = up;
+  Rounds rounds(session, plan);
+  while (rounds.next()) {
+    session.barrier();
+    const Timeline timeline = execute(state, {session.rank(), {}, {}}).timeline;
+    if (rounds.is_warm_up()) continue;
+    std::size_t n_up = 0, n_down = 0;
+    for (const Event& event : timeline.events) {
+      const double seconds = to_seconds(event.end - event.start).value;
+      const Kernel kernel = schedule.work(schedule.op(event.op)).kernel;
+      if (kernel == Kernel::copy_to_host) up[n_up++].times.values.push_back(seconds);
+      if (kernel == Kernel::copy_to_device) down[n_down++].times.values.push_back(seconds);
+    }
+  }
+  for (MessageTimes& message : up) session.gather({&message.times, 1});
+  for (MessageTimes& message : down) session.gather({&message.times, 1});
+  times.first.smallest = up.front();
+  times.second.smallest = down.front();
+  times.first.points.assign(up.begin() + 1, up.end());
+  times.second.points.assign(down.begin() + 1, down.end());
+  return times;
+}
+
+}  // namespace xt

@@ -1,0 +1,35 @@
+#pragma once
+
+// `xt-run measure`: benchmarks this machine on the ranks that will be used and writes its profile.
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "costmodel/report/exit_code.h"
+#include "executor/measure/cases.h"
+
+namespace xt {
+
+/// What to measure and where to write it.
+struct MeasureOptions {
+  std::filesystem::path out;  ///< the profile
+  std::string name = {};      ///< of the profile; that of the file if empty
+  int n_ranks = 1;
+  std::optional<int> threads = {};  ///< per rank; an equal share of the cores if none
+  Coverage coverage = Coverage::full;
+  bool may_overwrite = false;
+  bool is_quiet = false;               ///< no progress
+  std::vector<std::string> arguments;  ///< of this program, itself first: ranks are started by them
+};
+
+/// Measures, and says on standard output what was found. A process that no launcher started as a
+/// rank starts the ranks and waits for them.
+///
+/// Assumes: install_allocator() was called first thing in main
+/// Throws:  InputError for more threads than cores, ranks on several hosts, or a file that may not
+///          be overwritten; PeerLost
+ExitCode measure_command(const MeasureOptions& options);
+
+}  // namespace xt

@@ -1,0 +1,53 @@
+#pragma once
+
+// The ranks that measure together: in step before each measurement, of one mind about when to
+// stop, and with all their numbers in one place at the end.
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "executor/communicators/gloo.h"
+#include "executor/communicators/rendezvous.h"
+#include "executor/measure/samples.h"
+
+namespace xt {
+
+class Session {
+ public:
+  /// Throws: PeerLost if a rank does not come
+  explicit Session(const RankEnvironment& place);
+
+  [[nodiscard]] int rank() const { return rendezvous_.place().rank; }
+  [[nodiscard]] int n_ranks() const { return rendezvous_.place().world_size; }
+  [[nodiscard]] Communicator& world() { return *world_; }
+
+  /// A group of `size` neighbouring ranks; all ranks make their groups in the same order.
+  ///
+  /// Assumes: size divides the number of ranks
+  std::unique_ptr<Communicator> group(const std::string& name, int size);
+
+  /// Returns when every rank has come here.
+  void barrier() { world_->barrier()->wait(); }
+
+  /// What rank 0 passed.
+  double agreed(double of_rank_0);
+
+  /// The values of all ranks together.
+  ///
+  /// Assumes: every rank passes as many
+  std::vector<double> gathered(std::span<const double> values);
+
+  /// The repeats of all ranks together, for each of `all`.
+  ///
+  /// Assumes: every rank passes as many
+  void gather(std::span<Samples> all);
+
+ private:
+  Rendezvous rendezvous_;
+  GlooNetwork network_;
+  std::unique_ptr<Communicator> world_;
+};
+
+}  // namespace xt

@@ -1,0 +1,129 @@
+#include "executor/measure/traffic_times.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "executor/runtime/collectives.h"
+
+namespace xt {
+namespace {
+
+using std::chrono::steady_clock;
+
+constexpr std::int64_t float_bytes = 4;
+constexpr std::int64_t row_elements = 64;
+
+// One collective over one group, with all its sizes.
+struct Collective {
+  Messages& messages;
+  TrafficTimes times;
+};
+
+void visit(Session& session, Collective& of, MessageTimes& message, bool is_recorded) {
+  constexpr int repeats = 2;
+  of.messages.refresh();
+  session.barrier();
+  of.messages.send(of.times.kernel, message.bytes);  // brings the ranks into step
+  for (int i = 0; i < repeats; ++i) {
+    const steady_clock::time_point start = steady_clock::now();
+    of.messages.send(of.times.kernel, message.bytes);
+    const std::chrono::duration<double> taken = steady_clock::now() - start;
+    if (is_recorded) message.times.values.push_back(taken.count());
+  }
+}
+
+TrafficTimes empty_times(const Messages& messages, Kernel kernel, std::int64_t ranks,
+                         const std::vector<std::int64_t>& sizes) {
+  TrafficTimes times{kernel, ranks, {messages.whole(kernel, 0), {}}, {}};
+  for (const std::int64_t bytes : sizes)
+    if (times.points.empty() || messages.whole(kernel, bytes) > times.points.back().bytes)
+      times.points.push_back({messages.whole(kernel, bytes), {}});
+  return times;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> message_sizes(Coverage coverage) {
+  std::vector<std::int64_t> sizes;
+  const std::int64_t step = coverage == Coverage::quick ? 8 : 4;
+  const std::int64_t largest = std::int64_t{coverage == Coverage::quick ? 16 : 64} << 20;
+  for (std::int64_t bytes = largest; bytes >= std::int64_t{4} << 10; bytes /= step)
+    sizes.insert(sizes.begin(), bytes);
+  return sizes;
+}
+
+Messages::Messages(Communicator& group, std::int64_t largest_bytes) : group_(group) {
+  const std::int64_t n = whole(Kernel::all_to_all, largest_bytes) / float_bytes;
+  large_ = at::randn({n});
+  scratch_ = at::randn({n});
+  shard_ = at::randn({n / group.size()});
+  counts_ = at::empty({group.size()}, at::kLong);
+}
+
+std::int64_t Messages::whole(Kernel kernel, std::int64_t bytes) const {
+  const std::int64_t unit =
+      group_.size() * float_bytes * (kernel == Kernel::all_to_all ? row_elements : 1);
+  return std::max(unit, bytes / unit * unit);
+}
+
+void Messages::refresh() { large_.normal_(); }
+
+void Messages::send(Kernel kernel, std::int64_t bytes) {
+  const std::int64_t n = whole(kernel, bytes) / float_bytes;
+  const at::Tensor full = large_.narrow(0, 0, n), other = scratch_.narrow(0, 0, n),
+                   shard = shard_.narrow(0, 0, n / group_.size());
+  std::vector<at::Tensor> inputs, outputs;
+  if (kernel == Kernel::all_gather) {
+    inputs = {shard};
+    outputs = {full};
+  } else if (kernel == Kernel::reduce_scatter) {
+    inputs = {full};
+    outputs = {shard, other};
+  } else if (kernel == Kernel::all_reduce) {
+    outputs = {full};
+  } else {
+    const std::int64_t rows = n / row_elements;
+    counts_.fill_(rows / group_.size());
+    inputs = {full.view({rows, row_elements, 1}), counts_, counts_};
+    outputs = {other.view({rows, row_elements, 1})};
+  }
+  run_collective(group_, kernel, inputs, outputs);
+}
+
+std::vector<TrafficTimes> time_collectives(Session& session, Coverage coverage,
+                                           const RoundPlan& plan) {
+  const std::vector<std::int64_t> sizes = message_sizes(coverage);
+  std::vector<std::unique_ptr<Communicator>> groups;
+  std::vector<std::unique_ptr<Messages>> messages;
+  std::vector<Collective> collectives;
+  for (int size = 2; size <= session.n_ranks(); ++size) {
+    if (session.n_ranks() % size != 0) continue;
+    groups.push_back(session.group(fmt::format("measure_{}", size), size));
+    messages.push_back(std::make_unique<Messages>(*groups.back(), sizes.back()));
+    for (const Kernel kernel : timed_collectives)
+      collectives.push_back({*messages.back(), empty_times(*messages.back(), kernel, size, sizes)});
+  }
+  if (collectives.empty()) return {};
+  Rounds rounds(session, plan);
+  while (rounds.next()) {
+    for (Collective& of : collectives) {
+      visit(session, of, of.times.smallest, !rounds.is_warm_up());
+      for (MessageTimes& message : of.times.points)
+        visit(session, of, message, !rounds.is_warm_up());
+      rounds.show();
+    }
+  }
+  std::vector<TrafficTimes> times;
+  for (Collective& of : collectives) {
+    session.gather({&of.times.smallest.times, 1});
+    for (MessageTimes& message : of.times.points) session.gather({&message.times, 1});
+    times.push_back(std::move(of.times));
+  }
+  return times;
+}
+
+}  // namespace xt

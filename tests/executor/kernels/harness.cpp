@@ -118,6 +118,6 @@ int main(int argc, char** argv) {
   xt::install_allocator();
   at::set_num_threads(1);
   testing::InitGoogleTest(&argc, argv);
-  testing::UnitTest::GetInstance()->listeners().Append(new Reseed);
+  testing::UnitTest::GetInstance()->listeners().Append(new xt::Reseed);
   return RUN_ALL_TESTS();
 }

@@ -1,0 +1,42 @@
+#pragma once
+
+// The verbs of xt-run. Each takes plain options, prints its answer and returns the exit code;
+// parsing the command line is main's affair.
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "costmodel/report/exit_code.h"
+#include "executor/train/run.h"
+
+namespace xt {
+
+/// What `xt-run train` is told.
+struct TrainOptions {
+  std::filesystem::path plan;
+  std::vector<std::filesystem::path> data;
+  std::int64_t steps = 1;
+  std::optional<int> n_ranks;  ///< to start on this host; the plan's if none
+  std::optional<int> threads;  ///< per rank; an equal share of the cores if none
+  std::string record_steps;    ///< as typed
+  std::optional<std::filesystem::path> weights;
+  std::optional<std::filesystem::path> save_weights;
+  bool may_overwrite = false;
+  bool is_json = false;
+  bool is_quiet = false;
+  std::vector<std::string> arguments;  ///< of this program, itself first: ranks are started by them
+};
+
+/// Trains a plan for real. A process that no launcher started as one of several ranks starts the
+/// ranks itself, and waits for them.
+///
+/// Assumes: `session` outlives the report of whatever this throws
+/// Throws:  InputError; PeerLost; std::exception
+ExitCode train_command(const TrainOptions& options, RunSession& session);
+
+/// What this machine can run.
+ExitCode devices_command(bool is_json);
+
+}  // namespace xt

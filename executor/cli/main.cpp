@@ -1,0 +1,127 @@
+// xt-run: arguments in, options out. Everything else is in the commands.
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "costmodel/diagnostics/diagnostic.h"
+#include "costmodel/diagnostics/nearest.h"
+#include "costmodel/report/style.h"
+#include "executor/cli/commands.h"
+#include "executor/runtime/allocator.h"
+
+namespace {
+
+using namespace xt;  // NOLINT(google-build-using-namespace): a main has no namespace of its own
+
+struct Arguments {
+  TrainOptions train;
+  bool is_json = false;
+};
+
+void describe(CLI::App& app, Arguments& arguments) {
+  app.require_subcommand(1);
+  app.fallthrough();
+  app.add_flag("--json", arguments.is_json, "One JSON document on standard output");
+
+  CLI::App* train = app.add_subcommand("train", "Train a plan for real");
+  TrainOptions& options = arguments.train;
+  train->add_option("plan", options.plan, "Plan directory, as xt-plan writes it")->required();
+  train->add_option("--data", options.data, "Text, a folder of it, .jsonl, or .bin/.idx")
+      ->required();
+  train->add_option("--steps", options.steps, "Optimizer steps")->required();
+  train->add_option("--nproc", options.n_ranks,
+                    "Ranks to start on this host (default: the plan's)");
+  train->add_option("--threads", options.threads,
+                    "Threads per rank (default: a share of the cores)");
+  train->add_option("--record-steps", options.record_steps,
+                    "Steps to write to measured.jsonl, such as 3 or 3-5,8");
+  train->add_option("--weights", options.weights, "Safetensors to start from (default: drawn)");
+  train->add_option("--save-weights", options.save_weights, "Folder for the trained weights");
+  train->add_flag("--force", options.may_overwrite, "Overwrite what an earlier run wrote");
+  train->add_flag("-q,--quiet", options.is_quiet, "No line per step and no progress");
+  train->footer("Example: xt-run train plans/tiny --data book.txt --steps 50 --record-steps 10-12");
+
+  app.add_subcommand("devices", "What this machine can run");
+}
+
+int usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  if (error.get_exit_code() == 0) return app.exit(error);
+  fmt::print(stderr, "error: {}\n", error.what());
+  std::vector<std::string> verbs;
+  for (const CLI::App* verb : app.get_subcommands({})) verbs.push_back(verb->get_name());
+  if (argc > 1 && argv[1][0] != '-' && app.get_subcommands().empty())
+    fmt::print(stderr, "\nhint: {}\n", did_you_mean(argv[1], verbs, "verbs are"));
+  return status(ExitCode::bad_input);
+}
+
+/// This process's rank, or 0 where that cannot be told.
+int own_rank() {
+  try {
+    return rank_environment().rank;
+  } catch (const InputError&) {
+    return 0;
+  }
+}
+
+void print_error(const InputError& error) {
+  const char* term = std::getenv("TERM");
+  const StreamFacts facts{isatty(STDERR_FILENO) != 0, std::getenv("NO_COLOR") != nullptr,
+                          term == nullptr ? "" : term};
+  const bool is_colored = wants_color(ColorMode::automatic, facts);
+  fmt::print(stderr, "{}", render(error, {is_colored, "nothing was trained"}));
+}
+
+/// The first line: what LibTorch throws has a stack below.
+std::string first_line(const std::exception& error) {
+  const std::string_view text = error.what();
+  return std::string(text.substr(0, text.find('\n')));
+}
+
+/// Prints what stopped this rank, and tells the others unless one of them is the cause.
+int failed(const std::exception& error, const RunSession& session) {
+  const bool has_peers = session.world != nullptr && session.world->size() > 1;
+  const bool is_lost_peer = dynamic_cast<const PeerLost*>(&error) != nullptr;
+  const auto* input = dynamic_cast<const InputError*>(&error);
+  if (has_peers && !is_lost_peer) session.rendezvous->announce_failure();
+  const int rank = own_rank();
+  const bool is_said_by_rank_0 = input != nullptr && session.world == nullptr && rank != 0;
+  if (input != nullptr && !is_said_by_rank_0) print_error(*input);
+  if (input == nullptr)
+    fmt::print(stderr, "error: {}{}\n", has_peers ? fmt::format("rank {}: ", rank) : "",
+               first_line(error));
+  return status(input != nullptr ? ExitCode::bad_input : ExitCode::failed);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  install_allocator();
+  Arguments arguments;
+  arguments.train.arguments.assign(argv, argv + argc);
+  CLI::App app("Trains what xt-plan planned, for real.", "xt-run");
+  describe(app, arguments);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return usage_error(app, error, argc, argv);
+  }
+  arguments.train.is_json = arguments.is_json;
+  const auto session = std::make_unique<RunSession>();
+  try {
+    if (app.got_subcommand("devices")) return status(devices_command(arguments.is_json));
+    return status(train_command(arguments.train, *session));
+  } catch (const std::exception& error) {
+    const int code = failed(error, *session);
+    if (session->world == nullptr) return code;
+    // A group that lost a rank may have threads that never end; nobody waits for them.
+    std::fflush(nullptr);
+    std::_Exit(code);
+  }
+}

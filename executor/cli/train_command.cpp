@@ -1,0 +1,117 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <iostream>
+
+#include "costmodel/diagnostics/diagnostic.h"
+#include "costmodel/report/progress.h"
+#include "executor/cli/commands.h"
+#include "executor/cli/run_report.h"
+#include "executor/data/bigram_entropy.h"
+#include "executor/launch/launcher.h"
+#include "executor/launch/threads.h"
+
+namespace xt {
+namespace {
+
+RunRequest request_of(const TrainOptions& options) {
+  if (options.steps < 1)
+    throw InputError(fmt::format("--steps is {}, expected at least 1", options.steps));
+  RunRequest request;
+  request.directory = options.plan;
+  request.data = options.data;
+  request.steps = options.steps;
+  if (!options.record_steps.empty())
+    request.record_steps = parse_steps(options.record_steps, options.steps);
+  request.weights = options.weights;
+  request.save_weights = options.save_weights;
+  request.overwrite = options.may_overwrite ? Overwrite::allow : Overwrite::refuse;
+  return request;
+}
+
+void check_ranks(const TrainOptions& options, const RankEnvironment& place) {
+  if (options.n_ranks && *options.n_ranks < 1)
+    throw InputError(fmt::format("--nproc is {}, expected at least 1", *options.n_ranks));
+  if (options.threads && *options.threads < 1)
+    throw InputError(fmt::format("--threads is {}, expected at least 1", *options.threads));
+  if (place.world_size > 1 && options.n_ranks && *options.n_ranks != place.world_size)
+    throw InputError(fmt::format("--nproc is {}, but a launcher started {} ranks", *options.n_ranks,
+                                 place.world_size),
+                     "leave --nproc away where a launcher starts the ranks");
+}
+
+/// Starts the ranks, having read all that they will read, so that what is wrong is said here.
+ExitCode start_ranks(const TrainOptions& options, const RunRequest& request, int n_ranks) {
+  (void)load_inputs(request, n_ranks);
+  LaunchOptions launched;
+  launched.n_ranks = n_ranks;
+  launched.threads_per_rank = options.threads.value_or(threads_per_rank(n_ranks));
+  launched.arguments = options.arguments;
+  return static_cast<ExitCode>(launch(launched));
+}
+
+/// Says how a run goes on; on rank 0 only.
+class Reporter {
+ public:
+  Reporter(const TrainOptions& options, bool is_first)
+      : options_(options),
+        prints_steps_(is_first && !options.is_json && !options.is_quiet),
+        shows_progress_(is_first && !options.is_quiet && isatty(STDERR_FILENO) != 0),
+        progress_(std::cerr, shows_progress_, "step", options.steps) {}
+
+  void step(const StepMetrics& metrics) {
+    if (prints_steps_) {
+      if (shows_progress_) std::cerr << "\r\x1b[K" << std::flush;
+      fmt::print("{}\n", step_line(metrics, options_.steps));
+      std::fflush(stdout);
+    }
+    progress_.update(metrics.step);
+  }
+
+ private:
+  const TrainOptions& options_;
+  bool prints_steps_;
+  bool shows_progress_;
+  Progress progress_;
+};
+
+void report_end(const TrainOptions& options, const RunInputs& inputs,
+                const std::vector<StepMetrics>& steps) {
+  const PlanFile& plan = inputs.plan.plan;
+  const RunSummary summary = summarise(steps, plan);
+  const double entropy = bigram_entropy(*inputs.documents);
+  if (options.is_json) {
+    fmt::print("{}", run_json(plan, steps, summary, entropy).pretty());
+    return;
+  }
+  const std::string table = comparison_table(plan, summary);
+  if (!table.empty())
+    fmt::print("\n{}, {} ranks, packs of {} with samples of {} planned; median of {} steps\n{}",
+               plan.model_name, plan.ranks, plan.pack_length, plan.sample_length,
+               summary.n_timed_steps, table);
+  fmt::print("\n{}\n", loss_line(summary, entropy));
+}
+
+}  // namespace
+
+ExitCode train_command(const TrainOptions& options, RunSession& session) {
+  const RunRequest request = request_of(options);
+  const RankEnvironment place = rank_environment();
+  check_ranks(options, place);
+  if (place.world_size == 1 && !is_launched()) {
+    const auto planned = static_cast<int>(read_plan(options.plan).ranks);
+    const int n_ranks = options.n_ranks.value_or(planned);
+    if (n_ranks > 1) return start_ranks(options, request, n_ranks);
+  }
+  if (is_launched()) end_with_launcher();
+  limit_threads(options.threads.value_or(threads_per_rank(place.local_world_size)));
+  session.inputs = load_inputs(request, place.world_size);
+  Reporter reporter(options, place.rank == 0);
+  const std::vector<StepMetrics> steps = run_steps(
+      request, place, session, [&](const StepMetrics& metrics) { reporter.step(metrics); });
+  if (place.rank == 0) report_end(options, session.inputs, steps);
+  return ExitCode::yes;
+}
+
+}  // namespace xt

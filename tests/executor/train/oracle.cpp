@@ -142,12 +142,43 @@ class OracleRun {
     const double loss = told.at("losses").items()[i].as_double();
     const double norm = told.at("gradient_norms").items()[i].as_double();
     losses_.push_back(outcome.loss);
+    check_memory(outcome.result.timeline);
     require(std::abs(outcome.loss - loss) <= 1e-5 * loss,
             fmt::format("{}: loss of step {} is {}, expected {}", case_.name(), outcome.step,
                         outcome.loss, loss));
     require(std::abs(outcome.grad_norm - norm) <= 1e-4 * norm,
             fmt::format("{}: gradient norm of step {} is {}, expected {}", case_.name(),
                         outcome.step, outcome.grad_norm, norm));
+  }
+
+  /// The peak of `space` when each micro-step has the symbols that it was run under.
+  Bytes expected_peak(const Timeline& timeline, Space space) {
+    Bytes highest;
+    std::size_t micro_step = 0;
+    for (std::size_t i = 0; i < schedule_.sections.size(); ++i) {
+      const Section& section = schedule_.sections[i];
+      for (std::int32_t repeat = 0; repeat < section.repeat; ++repeat) {
+        const Bindings& bindings =
+            timeline.bindings[std::min(micro_step, timeline.bindings.size() - 1)];
+        const std::vector<Bytes> curve = memory_curve(schedule_, bindings, space);
+        for (std::size_t op = at(section.begin); op < at(section.end); ++op)
+          highest = std::max(highest, curve[op]);
+        if (trainer_->state().plan.takes_pack[i]) ++micro_step;
+      }
+    }
+    return highest;
+  }
+
+  /// Requires the peaks of both spaces to the byte.
+  void check_memory(const Timeline& timeline) {
+    for (const Space space : {Space::device, Space::host}) {
+      const Bytes expected = expected_peak(timeline, space);
+      const MemoryPeak& found =
+          space == Space::device ? timeline.device_memory : timeline.host_memory;
+      require(found.peak == expected,
+              fmt::format("{}: peak of step {} is {} bytes, expected {}", case_.name(),
+                          timeline.step, found.peak.value, expected.value));
+    }
   }
 
   std::vector<PublishedTensor> published(const std::vector<std::vector<float>>& own) {

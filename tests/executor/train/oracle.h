@@ -30,7 +30,7 @@ struct OracleCase {
 inline constexpr const char* digest_variable = "XT_TEST_DIGEST_FILE";
 
 /// Trains `of` for five steps on this rank and requires losses within 1e-5, gradients and trained
-/// weights within 1e-4 of their norm.
+/// weights within 1e-4 of their norm, and the memory of the schedule to the byte.
 void require_oracle(const OracleCase& of, Rendezvous& rendezvous, GlooNetwork& network);
 
 }  // namespace xt

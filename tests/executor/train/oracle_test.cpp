@@ -9,6 +9,9 @@
 #include "tests/executor/train/oracle.h"
 
 namespace xt {
+
+void PrintTo(const OracleCase& of, std::ostream* out) { *out << of.name(); }
+
 namespace {
 
 // model, ranks, expert parallel, accumulation, loss chunk, recompute, swap

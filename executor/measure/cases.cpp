@@ -15,7 +15,7 @@ using Row = std::vector<std::int64_t>;
 using Grid = std::vector<Row>;  // per axis, the values along it
 
 // A call longer than this only repeats what shorter ones say.
-constexpr double largest_call_flops = 5e9;
+double largest_call_flops(Coverage coverage) { return coverage == Coverage::quick ? 3e9 : 5e9; }
 
 Work fp32_work(Kernel kernel, const Row& extents) {
   Work work{kernel, DType::fp32, Group::none, {}};
@@ -32,7 +32,7 @@ Row as_given(const Row& place) { return place; }
 // Documents of equal length fill a pack; two query heads share a key head.
 Row attention_extents(const Row& place) {
   const std::int64_t length = place[0], tokens = std::max<std::int64_t>(512, length);
-  return {tokens, 4, 2, place[1], tokens * length, length};
+  return {tokens, 2, 1, place[1], tokens * length, length};
 }
 
 Row grouped_extents(const Row& place) {
@@ -175,23 +175,24 @@ Grid places(const Grid& grid) {
   return result;
 }
 
-bool is_affordable(const Work& work) {
+bool is_affordable(const Work& work, Coverage coverage) {
   const bool is_choice = work.kernel == Kernel::softmax_top_k ||
                          work.kernel == Kernel::softmax_top_k_backward ||
                          work.kernel == Kernel::sort_rows;
   if (is_choice && work.extents[2].code > work.extents[1].code) return false;
-  return hardware_flops(work, {}).value <= largest_call_flops &&
+  return hardware_flops(work, {}).value <= largest_call_flops(coverage) &&
          memory_traffic(work, {}).value <= largest_call_bytes;
 }
 
-KernelCases cases_of(const Plan& plan, const Grid& grid) {
+KernelCases cases_of(const Plan& plan, Coverage coverage) {
+  const Grid& grid = coverage == Coverage::quick ? plan.quick : plan.full;
   KernelCases cases{plan.kernel, {}, fp32_work(plan.kernel, plan.smallest), {}};
   for (std::size_t i = 0; i < plan.axes.size(); ++i)
     if (grid[i].size() > 1) cases.axes.push_back(plan.axes[i]);
   XT_CHECK(!cases.axes.empty(), name(plan.kernel));
   for (const Row& place : places(grid)) {
     const Work work = fp32_work(plan.kernel, plan.extents(place));
-    if (is_affordable(work)) cases.points.push_back(work);
+    if (is_affordable(work, coverage)) cases.points.push_back(work);
   }
   return cases;
 }
@@ -202,17 +203,8 @@ std::vector<KernelCases> kernel_cases(Coverage coverage) {
   std::vector<KernelCases> all;
   for (const auto& group : {products(), grouped_products(), attentions(), layer_kernels(),
                             routing_kernels(), flat_kernels()})
-    for (const Plan& plan : group)
-      all.push_back(cases_of(plan, coverage == Coverage::quick ? plan.quick : plan.full));
+    for (const Plan& plan : group) all.push_back(cases_of(plan, coverage));
   return all;
-}
-
-KernelCases bf16_cases() {
-  KernelCases cases =
-      cases_of({Kernel::matmul, {"m"}, {1, 8, 8}, {}, {}}, {{256, 1024}, {1024}, {1024}});
-  for (Work& work : cases.points) work.dtype = DType::bf16;
-  cases.smallest.dtype = DType::bf16;
-  return cases;
 }
 
 std::vector<double> coordinates(const Work& work, const std::vector<std::string>& axes) {

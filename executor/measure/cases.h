@@ -26,9 +26,6 @@ struct KernelCases {
 /// The sizes of every kernel that computes, in fp32; no call moves more than largest_call_bytes.
 std::vector<KernelCases> kernel_cases(Coverage coverage);
 
-/// Products in bf16, large enough to show their peak.
-KernelCases bf16_cases();
-
 /// No operand list of a case is longer.
 inline constexpr std::int64_t largest_call_bytes = std::int64_t{128} << 20;
 

@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
-#include <cstdio>
 
 #include "costmodel/diagnostics/diagnostic.h"
 #include "costmodel/document/writer.h"
@@ -28,14 +28,14 @@ struct Budgets {
 };
 
 Budgets budgets(Coverage coverage) {
-  if (coverage == Coverage::quick) return {2, 24, 2, 6, 2, 10};
-  return {4, 190, 4, 24, 6, 24};
+  if (coverage == Coverage::quick) return {2, 22, 2, 5, 2, 9};
+  return {4, 180, 4, 24, 6, 24};
 }
 
 bool is_rank() { return is_launched() || process_variable("RANK").has_value(); }
 
 int threads_of(const MeasureOptions& options) {
-  return options.threads.value_or(threads_per_rank(options.n_ranks));
+  return options.threads.value_or(threads_per_rank(std::max(1, options.n_ranks)));
 }
 
 void check(const MeasureOptions& options) {
@@ -48,7 +48,7 @@ void check(const MeasureOptions& options) {
     throw InputError(
         fmt::format("{} ranks × {} threads need {} cores, this process may use {}", options.n_ranks,
                     threads, options.n_ranks * threads, cores),
-        "ranks that take each other's cores measure nothing; use fewer ranks or threads");
+        "ranks that take each other's cores tell nothing of a step; use fewer ranks or threads");
   check_overwrite(options.out, options.may_overwrite ? Overwrite::allow : Overwrite::refuse);
 }
 
@@ -64,8 +64,6 @@ Measurements measure(Session& session, const MeasureOptions& options) {
   found.issue = time_issue(session, plan("issuing", budget.issue));
   {
     Ring ring(largest_call_bytes, cache_bytes_per_rank(session.n_ranks()) / 2, 1);
-    found.bf16_products =
-        time_kernels(session, {bf16_cases()}, ring, plan("bf16 products", 1)).front();
     found.kernels = time_kernels(session, kernel_cases(options.coverage), ring,
                                  plan("kernels", budget.kernels));
   }

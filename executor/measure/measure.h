@@ -20,8 +20,9 @@ struct MeasureOptions {
   std::optional<int> threads = {};  ///< per rank; an equal share of the cores if none
   Coverage coverage = Coverage::full;
   bool may_overwrite = false;
-  bool is_quiet = false;               ///< no progress
-  std::vector<std::string> arguments;  ///< of this program, itself first: ranks are started by them
+  bool is_quiet = false;  ///< no progress
+  std::vector<std::string> arguments =
+      {};  ///< of this program, itself first: ranks are started by them
 };
 
 /// Measures, and says on standard output what was found. A process that no launcher started as a

@@ -63,7 +63,6 @@ struct IssueTimes {
 struct Measurements {
   MachineFacts machine;
   std::vector<KernelTimes> kernels;
-  KernelTimes bf16_products;                ///< for the peak of bf16 only
   std::vector<MessageTimes> memory_copies;  ///< bytes read and written; bytes ascend
   std::vector<TrafficTimes> collectives;    ///< empty for a single rank
   TrafficTimes to_host;

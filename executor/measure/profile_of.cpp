@@ -119,25 +119,22 @@ double best_rate(const RateCurve& curve) {
   return best;
 }
 
-// The fastest product of any pass and size, and how well it is known.
-std::pair<double, const Samples*> best_product(const std::vector<KernelTimes>& kernels,
-                                               DType dtype) {
-  std::pair<double, const Samples*> best{0, nullptr};
+// The rate of the fastest product of any pass and size.
+Sourced<FlopsPerSecond> fp32_peak(const std::vector<KernelTimes>& kernels) {
+  double best = 0;
+  const Samples* samples = nullptr;
   for (const KernelTimes& found : kernels) {
     if (kernel_class(found.cases.kernel) != KernelClass::matrix) continue;
     for (std::size_t i = 0; i < found.points.size(); ++i) {
-      const Work& work = found.cases.points[i];
-      const double rate = hardware_flops(work, {}).value / found.points[i].median();
-      if (work.dtype == dtype && rate > best.first) best = {rate, &found.points[i]};
+      const double rate =
+          hardware_flops(found.cases.points[i], {}).value / found.points[i].median();
+      if (rate <= best) continue;
+      best = rate;
+      samples = &found.points[i];
     }
   }
-  return best;
-}
-
-Sourced<FlopsPerSecond> peak_of(const std::vector<KernelTimes>& kernels, DType dtype) {
-  const auto [rate, samples] = best_product(kernels, dtype);
-  XT_CHECK(samples != nullptr, name(dtype));
-  return {FlopsPerSecond(rounded(rate)),
+  XT_CHECK(samples != nullptr);
+  return {FlopsPerSecond(rounded(best)),
           measured_here("best sustained matrix product; " + repeats(*samples))};
 }
 
@@ -247,9 +244,7 @@ Profile profile_of(const Measurements& found, std::string name) {
   profile.reserved_over_allocated = {
       rounded(std::max(1.0, found.reserved_over_allocated)),
       measured_here("blocks of many sizes at once; a step may reuse them less well")};
-  profile.peaks.of[static_cast<std::size_t>(DType::fp32)] = peak_of(found.kernels, DType::fp32);
-  profile.peaks.of[static_cast<std::size_t>(DType::bf16)] =
-      peak_of({found.bf16_products}, DType::bf16);
+  profile.peaks.of[static_cast<std::size_t>(DType::fp32)] = fp32_peak(found.kernels);
   fill_memory(profile, found.memory_copies);
   const Rates rates{profile.peak(DType::fp32)->value, profile.hbm.value};
   for (const KernelTimes& kernel : found.kernels)

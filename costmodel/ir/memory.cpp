@@ -14,7 +14,9 @@ bool is_alive(const Buffer& buffer, OpId op) {
   return at(buffer.first_op) <= at(op) && at(op) <= at(buffer.last_op);
 }
 
-MemoryPeak peak_at(const Schedule& schedule, const Bindings& bindings, Space space, OpId op) {
+}  // namespace
+
+MemoryPeak memory_at(const Schedule& schedule, const Bindings& bindings, Space space, OpId op) {
   MemoryPeak peak;
   peak.op = op;
   for (const Buffer& buffer : schedule.buffers) {
@@ -25,8 +27,6 @@ MemoryPeak peak_at(const Schedule& schedule, const Bindings& bindings, Space spa
   }
   return peak;
 }
-
-}  // namespace
 
 std::vector<Bytes> memory_curve(const Schedule& schedule, const Bindings& bindings, Space space) {
   std::vector<Bytes> change(schedule.ops.size() + 1);
@@ -53,8 +53,8 @@ MemoryPeak memory_peak(const Schedule& schedule, const Bindings& bindings, Space
   const std::vector<Bytes> curve = memory_curve(schedule, bindings, space);
   const auto highest = std::max_element(curve.begin(), curve.end());
   if (highest == curve.end()) return {};
-  return peak_at(schedule, bindings, space,
-                 OpId(static_cast<std::uint32_t>(highest - curve.begin())));
+  return memory_at(schedule, bindings, space,
+                   OpId(static_cast<std::uint32_t>(highest - curve.begin())));
 }
 
 MemoryPeak memory_peak_in(const Schedule& schedule, const Bindings& bindings, Space space,
@@ -65,7 +65,7 @@ MemoryPeak memory_peak_in(const Schedule& schedule, const Bindings& bindings, Sp
     if (schedule.ops[i].origin.phase != phase) continue;
     if (highest == no_op || curve[i] > curve[at(highest)]) highest = OpId{i};
   }
-  return highest == no_op ? MemoryPeak{} : peak_at(schedule, bindings, space, highest);
+  return highest == no_op ? MemoryPeak{} : memory_at(schedule, bindings, space, highest);
 }
 
 }  // namespace xt

@@ -27,6 +27,9 @@ struct MemoryPeak {
 /// Assumes: a transient buffer is allocated when its first writer is issued
 std::vector<Bytes> memory_curve(const Schedule& schedule, const Bindings& bindings, Space space);
 
+/// Bytes in use while `op` runs, split by category.
+MemoryPeak memory_at(const Schedule& schedule, const Bindings& bindings, Space space, OpId op);
+
 /// The peak of `memory_curve`, split by category.
 MemoryPeak memory_peak(const Schedule& schedule, const Bindings& bindings, Space space);
 

@@ -102,6 +102,24 @@ Bindings mean_bindings(const MeasuredPlan& plan) {
   return result;
 }
 
+MemoryPeak memory_on_data(const Schedule& schedule, const Timeline& timeline) {
+  MemoryPeak highest;
+  for (std::size_t i = 0; i < timeline.bindings.size(); ++i) {
+    const Bindings& bindings = timeline.bindings[i];
+    const std::vector<Bytes> curve = memory_curve(schedule, bindings, Space::device);
+    for (std::size_t s = 0; s < schedule.sections.size(); ++s) {
+      const Section& section = schedule.sections[s];
+      const bool belongs_to_first = s <= 1;
+      if (timeline.bindings.size() > 1 && belongs_to_first != (i == 0)) continue;
+      for (std::size_t op = at(section.begin); op < at(section.end); ++op)
+        if (curve[op] > highest.peak)
+          highest =
+              memory_at(schedule, bindings, Space::device, OpId(static_cast<std::uint32_t>(op)));
+    }
+  }
+  return highest;
+}
+
 Timeline from_last_arrival(const MeasuredPlan& plan, std::size_t index, Duration& skew) {
   Timeline timeline = plan.measured[index];
   const Duration offset = plan.clock_offsets[index];
@@ -142,8 +160,10 @@ Comparison compare(const MeasuredPlan& plan) {
     accounts.push_back(account(plan.schedule, arrived.back()));
     steps.push_back(to_seconds(makespan(plan.measured[i])));
     replays.push_back(to_seconds(makespan(replay(plan.schedule, arrived.back(), prices))));
-    if (plan.measured[i].device_memory.peak > result.measured_memory.peak)
+    if (plan.measured[i].device_memory.peak > result.measured_memory.peak) {
       result.measured_memory = plan.measured[i].device_memory;
+      result.on_data_memory = memory_on_data(plan.schedule, plan.measured[i]);
+    }
   }
   result.measured = median(std::move(steps));
   result.replayed = median(std::move(replays));

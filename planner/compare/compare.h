@@ -61,6 +61,12 @@ Comparison compare(const MeasuredPlan& plan);
 /// The median; zero of nothing.
 Seconds median(std::vector<Seconds> values);
 
+/// The peak of device memory when each micro-step of `timeline` has the data it had.
+///
+/// Assumes: the first section with a micro-step has the first bindings, the one that repeats after
+///          it the others; sections without symbols have any
+MemoryPeak memory_on_data(const Schedule& schedule, const Timeline& timeline);
+
 /// Symbols as the recorded steps bound them: the mean over micro-steps, steps and ranks.
 Bindings mean_bindings(const MeasuredPlan& plan);
 

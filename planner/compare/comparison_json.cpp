@@ -47,6 +47,7 @@ Json comparison_json(const MeasuredPlan& plan, const Comparison& c) {
                        {"predicted_communication", traffic_json(c.predicted_account)},
                        {"measured_communication", traffic_json(c.measured_account)},
                        {"predicted_memory", memory_json(c.predicted_memory)},
+                       {"on_data_memory", memory_json(c.on_data_memory)},
                        {"measured_memory", memory_json(c.measured_memory)},
                        {"kernels", kernels}});
 }

@@ -41,9 +41,13 @@ Table headline_table(const MeasuredPlan& plan, const Comparison& c) {
   const auto mib = [](Bytes bytes) {
     return significant(static_cast<double>(bytes.value) / (1 << 20), 4);
   };
-  add_row(table, "peak memory [MiB]", mib(c.predicted_memory.peak), mib(c.measured_memory.peak),
-          c.measured_memory.peak.value == 0 ? 0.0
-                                            : c.predicted_memory.peak / c.measured_memory.peak - 1);
+  const auto memory = [&](std::string_view what, Bytes predicted) {
+    add_row(table, what, mib(predicted), mib(c.measured_memory.peak),
+            relative(static_cast<double>(predicted.value),
+                     static_cast<double>(c.measured_memory.peak.value)));
+  };
+  memory("peak memory [MiB]", c.predicted_memory.peak);
+  memory("  under the data that came", c.on_data_memory.peak);
   for (std::size_t i = 0; i < n_traffic; ++i) {
     const TrafficTime& p = c.predicted_account.traffic[i];
     const TrafficTime& m = c.measured_account.traffic[i];

@@ -26,7 +26,7 @@ Lowering::Lowering(const OpGraph& graph, const Strategy& strategy, const EngineR
       build_(strategy.engine, static_cast<std::int32_t>(strategy.ranks),
              expected_ops(graph, strategy)) {
   Schedule& draft = build_.draft();
-  draft.parts = graph.parts;
+  for (const std::string& part : graph.parts) build_.part(part);
   draft.constants = graph.constants;
   const auto world = static_cast<std::int32_t>(strategy.ranks);
   const auto expert = static_cast<std::int32_t>(strategy.expert_parallel);

@@ -50,6 +50,7 @@ struct Comparison {
   std::vector<KernelTime> kernels;    ///< largest difference first
   std::vector<Seconds> rank_medians;  ///< by rank
   MemoryPeak predicted_memory;
+  MemoryPeak on_data_memory;   ///< the schedule's memory under the data of the largest step
   MemoryPeak measured_memory;  ///< the largest recorded
 
   double error() const { return predicted / measured - 1.0; }

@@ -14,6 +14,7 @@
 #include "costmodel/diagnostics/nearest.h"
 #include "costmodel/report/style.h"
 #include "executor/cli/commands.h"
+#include "executor/measure/measure.h"
 #include "executor/runtime/allocator.h"
 
 namespace {
@@ -22,8 +23,23 @@ using namespace xt;  // NOLINT(google-build-using-namespace): a main has no name
 
 struct Arguments {
   TrainOptions train;
+  MeasureOptions measure;
   bool is_json = false;
 };
+
+void describe_measure(CLI::App& measure, MeasureOptions& options) {
+  measure.add_option("--out", options.out, "Profile to write")->required();
+  measure.add_option("--name", options.name, "Name of the profile (default: the file's)");
+  measure.add_option("--nproc", options.n_ranks, "Ranks that measure at once (default 1)");
+  measure.add_option("--threads", options.threads,
+                     "Threads per rank (default: a share of the cores)");
+  measure.add_flag_callback(
+      "--quick", [&options] { options.coverage = Coverage::quick; },
+      "A minute, and the sizes of small models only");
+  measure.add_flag("--force", options.may_overwrite, "Overwrite the profile");
+  measure.add_flag("-q,--quiet", options.is_quiet, "No progress");
+  measure.footer("Example: xt-run measure --out profiles/this_machine.yaml --nproc 2");
+}
 
 void describe(CLI::App& app, Arguments& arguments) {
   app.require_subcommand(1);
@@ -48,6 +64,8 @@ void describe(CLI::App& app, Arguments& arguments) {
   train->add_flag("-q,--quiet", options.is_quiet, "No line per step and no progress");
   train->footer("Example: xt-run train plans/tiny --data book.txt --steps 50 --record-steps 10-12");
 
+  describe_measure(*app.add_subcommand("measure", "Benchmark this machine and write its profile"),
+                   arguments.measure);
   app.add_subcommand("devices", "What this machine can run");
 }
 
@@ -70,12 +88,12 @@ int own_rank() {
   }
 }
 
-void print_error(const InputError& error) {
+void print_error(const InputError& error, const char* outcome) {
   const char* term = std::getenv("TERM");
   const StreamFacts facts{isatty(STDERR_FILENO) != 0, std::getenv("NO_COLOR") != nullptr,
                           term == nullptr ? "" : term};
   const bool is_colored = wants_color(ColorMode::automatic, facts);
-  fmt::print(stderr, "{}", render(error, {is_colored, "nothing was trained"}));
+  fmt::print(stderr, "{}", render(error, {is_colored, outcome}));
 }
 
 /// The first line: what LibTorch throws has a stack below.
@@ -85,14 +103,14 @@ std::string first_line(const std::exception& error) {
 }
 
 /// Prints what stopped this rank, and tells the others unless one of them is the cause.
-int failed(const std::exception& error, const RunSession& session) {
+int failed(const std::exception& error, const RunSession& session, const char* outcome) {
   const bool has_peers = session.world != nullptr && session.world->size() > 1;
   const bool is_lost_peer = dynamic_cast<const PeerLost*>(&error) != nullptr;
   const auto* input = dynamic_cast<const InputError*>(&error);
   if (has_peers && !is_lost_peer) session.rendezvous->announce_failure();
   const int rank = own_rank();
   const bool is_said_by_rank_0 = input != nullptr && session.world == nullptr && rank != 0;
-  if (input != nullptr && !is_said_by_rank_0) print_error(*input);
+  if (input != nullptr && !is_said_by_rank_0) print_error(*input, outcome);
   if (input == nullptr)
     fmt::print(stderr, "error: {}{}\n", has_peers ? fmt::format("rank {}: ", rank) : "",
                first_line(error));
@@ -105,6 +123,7 @@ int main(int argc, char** argv) {
   install_allocator();
   Arguments arguments;
   arguments.train.arguments.assign(argv, argv + argc);
+  arguments.measure.arguments = arguments.train.arguments;
   CLI::App app("Trains what xt-plan planned, for real.", "xt-run");
   describe(app, arguments);
   try {
@@ -113,12 +132,15 @@ int main(int argc, char** argv) {
     return usage_error(app, error, argc, argv);
   }
   arguments.train.is_json = arguments.is_json;
+  const bool measures = app.got_subcommand("measure");
   const auto session = std::make_unique<RunSession>();
   try {
     if (app.got_subcommand("devices")) return status(devices_command(arguments.is_json));
+    if (measures) return status(measure_command(arguments.measure));
     return status(train_command(arguments.train, *session));
   } catch (const std::exception& error) {
-    const int code = failed(error, *session);
+    const int code =
+        failed(error, *session, measures ? "nothing was measured" : "nothing was trained");
     if (session->world == nullptr) return code;
     // A group that lost a rank may have threads that never end; nobody waits for them.
     std::fflush(nullptr);

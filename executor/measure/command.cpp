@@ -139,9 +139,12 @@ ExitCode run_rank(const MeasureOptions& options) {
 ExitCode measure_command(const MeasureOptions& options) {
   check(options);
   if (is_rank()) return run_rank(options);
-  return static_cast<ExitCode>(launch({.n_ranks = options.n_ranks,
-                                       .threads_per_rank = threads_of(options),
-                                       .arguments = options.arguments}));
+  LaunchOptions ranks;
+  ranks.n_ranks = options.n_ranks;
+  ranks.threads_per_rank = threads_of(options);
+  ranks.arguments = options.arguments;
+  ranks.arguments.at(0) = this_program();
+  return static_cast<ExitCode>(launch(ranks));
 }
 
 }  // namespace xt

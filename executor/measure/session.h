@@ -14,6 +14,7 @@
 
 namespace xt {
 
+/// One rank of a measurement.
 class Session {
  public:
   /// Throws: PeerLost if a rank does not come

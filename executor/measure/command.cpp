@@ -63,7 +63,9 @@ Measurements measure(Session& session, const MeasureOptions& options) {
   found.reserved_over_allocated = reserved_over_allocated();
   found.issue = time_issue(session, plan("issuing", budget.issue));
   {
-    Ring ring(largest_call_bytes, cache_bytes_per_rank(session.n_ranks()) / 2, 1);
+    // Read and written memory together take half of the caches: in a step, what an op reads was
+    // partly just written.
+    Ring ring(largest_call_bytes, cache_bytes_per_rank(session.n_ranks()) / 4, 1);
     found.kernels = time_kernels(session, kernel_cases(options.coverage), ring,
                                  plan("kernels", budget.kernels));
   }

@@ -12,25 +12,28 @@
 namespace xt {
 namespace {
 
-// Copies of all sizes in both directions, each waited for before the next.
+// Copies of all sizes to the host and then of all sizes back, each waited for before the next: what
+// comes back has left the caches meanwhile, as it has in a step.
 Schedule copies_schedule(const std::vector<std::int64_t>& sizes) {
   ScheduleBuilder builder("measure", 1);
   const Origin origin{Phase::prepare, builder.part("copies")};
+  std::vector<std::array<BufferId, 1>> device, host;
   for (const std::int64_t bytes : sizes) {
-    const std::int64_t n = bytes / xt::width(DType::fp32);
-    TensorSpec spec{{n, 1, 1}};
-    const std::array device = {builder.resident(spec)};
+    TensorSpec spec{{bytes / width(DType::fp32), 1, 1}};
+    device.push_back({builder.resident(spec)});
     spec.space = Space::host;
-    const std::array host = {builder.resident(spec)};
-    const auto copy = [&](Kernel kernel, Lane lane, auto from, auto to) {
-      const std::array done = {
-          builder.add({{kernel, DType::fp32, Group::none, {n}}, lane, origin, from, to, {}, {}})};
-      builder.add(
-          {{Kernel::wait, DType::fp32, Group::none, {}}, Lane::host, origin, {}, {}, {}, done});
-    };
-    copy(Kernel::copy_to_host, Lane::swap_out, device, host);
-    copy(Kernel::copy_to_device, Lane::swap_in, host, device);
+    host.push_back({builder.resident(spec)});
   }
+  const auto copy = [&](Kernel kernel, Lane lane, std::size_t i, const auto& from, const auto& to) {
+    const Work work{kernel, DType::fp32, Group::none, {sizes[i] / width(DType::fp32)}};
+    const std::array done = {builder.add({work, lane, origin, from[i], to[i], {}, {}})};
+    builder.add(
+        {{Kernel::wait, DType::fp32, Group::none, {}}, Lane::host, origin, {}, {}, {}, done});
+  };
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    copy(Kernel::copy_to_host, Lane::swap_out, i, device, host);
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    copy(Kernel::copy_to_device, Lane::swap_in, i, host, device);
   builder.end_section(1, origin);
   return std::move(builder).finish();
 }

@@ -15,6 +15,9 @@ namespace {
 
 constexpr std::int64_t alignment = 64;
 
+// Positions start again with every document; far ones take longer to make angles of.
+constexpr std::int64_t document_length = 512;
+
 std::int64_t extent_named(const Work& work, std::string_view letter) {
   if (const auto position = extent_position(work.kernel, letter)) return work.extent(*position, {});
   if (letter == "R") return extent_named(work, "T") * extent_named(work, "k");
@@ -123,7 +126,8 @@ at::Tensor indices_for(const Work& work, const Operand& operand, std::mt19937_64
     return filled(operand.elements, [&](auto) { return below(extent_named(work, "V"), random); });
   if (role == "labels")
     return filled(operand.elements, [&](auto) { return below(extent_named(work, "V"), random); });
-  if (role == "positions") return filled(operand.elements, [](auto i) { return i; });
+  if (role == "positions")
+    return filled(operand.elements, [](auto i) { return i % document_length; });
   if (role == "indices")
     return chosen_experts(extent_named(work, "T"), extent_named(work, "X"), extent_named(work, "k"),
                           random);

@@ -49,6 +49,7 @@ void check(const MeasureOptions& options) {
         fmt::format("{} ranks × {} threads need {} cores, this process may use {}", options.n_ranks,
                     threads, options.n_ranks * threads, cores),
         "ranks that take each other's cores tell nothing of a step; use fewer ranks or threads");
+  if (options.out.has_parent_path()) create_folder(options.out.parent_path());
   check_overwrite(options.out, options.may_overwrite ? Overwrite::allow : Overwrite::refuse);
 }
 

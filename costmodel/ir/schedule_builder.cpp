@@ -16,17 +16,26 @@ void merge(Clock& into, const Clock& from) {
     into[lane] = std::max(into[lane], from[lane]);
 }
 
+// Whether `clock` knows all `users` to have ended.
+template <typename Clock>
+bool covers(const Clock& clock, const Clock& users) {
+  bool covers = true;
+  for (std::size_t lane = 0; lane < clock.size(); ++lane)
+    covers = covers & (clock[lane] >= users[lane]);
+  return covers;
+}
+
 }  // namespace
 
 ScheduleBuilder::ScheduleBuilder(std::string engine, std::int32_t ranks, std::size_t expected_ops) {
   schedule_.engine = std::move(engine);
   schedule_.ranks = ranks;
   schedule_.ops.reserve(expected_ops);
-  clocks_.reserve(expected_ops);
-  schedule_.operands.reserve(expected_ops * 4);
+  schedule_.operands.reserve(expected_ops * 5);
   schedule_.buffers.reserve(expected_ops * 2);
   storage_.reserve(expected_ops * 2);
-  users_.reserve(expected_ops * 2);
+  uses_.reserve(expected_ops);
+  for (std::vector<Knowledge>& knowledge : knowledge_) knowledge.push_back({});
 }
 
 std::size_t ScheduleBuilder::WorkHash::operator()(const Work& work) const {
@@ -39,56 +48,18 @@ std::size_t ScheduleBuilder::WorkHash::operator()(const Work& work) const {
 }
 
 std::uint8_t ScheduleBuilder::part(std::string_view name) {
-  std::vector<std::string>& parts = schedule_.parts;
-  const auto found = std::find(parts.begin(), parts.end(), name);
-  if (found != parts.end()) return static_cast<std::uint8_t>(found - parts.begin());
-  XT_CHECK(parts.size() < 255);
-  parts.emplace_back(name);
-  return static_cast<std::uint8_t>(parts.size() - 1);
+  const auto [found, is_new] =
+      parts_.try_emplace(std::string(name), static_cast<std::uint8_t>(schedule_.parts.size()));
+  if (is_new) {
+    XT_CHECK(schedule_.parts.size() < 255);
+    schedule_.parts.emplace_back(name);
+  }
+  return found->second;
 }
 
 SymbolId ScheduleBuilder::symbol(SymbolKind kind, std::int16_t layer, std::int64_t assumed) {
   schedule_.symbols.push_back({kind, layer, assumed});
   return static_cast<SymbolId>(schedule_.symbols.size() - 1);
-}
-
-BufferId ScheduleBuilder::add_buffer(const Buffer& buffer) {
-  const auto id = static_cast<BufferId>(schedule_.buffers.size());
-  schedule_.buffers.push_back(buffer);
-  storage_.push_back(buffer.kind == BufferKind::view ? storage_[at(buffer.parent)] : id);
-  users_.emplace_back();
-  return id;
-}
-
-BufferId ScheduleBuilder::resident(const TensorSpec& spec) {
-  Buffer buffer;
-  buffer.shape = spec.shape;
-  buffer.dtype = spec.dtype;
-  buffer.space = spec.space;
-  buffer.category = spec.category;
-  buffer.lane = spec.lane;
-  buffer.kind = BufferKind::resident;
-  return add_buffer(buffer);
-}
-
-BufferId ScheduleBuilder::transient(const TensorSpec& spec) {
-  const BufferId id = resident(spec);
-  schedule_.buffers[at(id)].kind = BufferKind::transient;
-  return id;
-}
-
-BufferId ScheduleBuilder::view(BufferId parent, std::int64_t offset_bytes,
-                               std::array<Extent, 3> shape, DType dtype) {
-  const Buffer& whole = schedule_.buffer(parent);
-  Buffer buffer;
-  buffer.shape = shape;
-  buffer.offset_bytes = offset_bytes;
-  buffer.parent = parent;
-  buffer.kind = BufferKind::view;
-  buffer.dtype = dtype;
-  buffer.space = whole.space;
-  buffer.category = whole.category;
-  return add_buffer(buffer);
 }
 
 WorkId ScheduleBuilder::intern(const Work& work) {
@@ -98,94 +69,187 @@ WorkId ScheduleBuilder::intern(const Work& work) {
   return found->second;
 }
 
-// What must have ended before the op may start: writers of what it reads, users of what it writes,
-// and, where it brings memory of another lane into being, everything issued on that lane.
-ScheduleBuilder::Clock ScheduleBuilder::needed(const OpSpec& spec) {
-  Clock required{};
-  for (const BufferId id : spec.inputs) merge(required, users_[at(storage_[at(id)])].writers);
-  for (const BufferId id : spec.outputs) {
-    const BufferId root = storage_[at(id)];
-    merge(required, users_[at(root)].users);
-    const Buffer& buffer = schedule_.buffer(root);
-    const std::size_t owner = index(buffer.lane);
-    if (buffer.kind == BufferKind::transient && buffer.first_op == no_op)
-      required[owner] = std::max(required[owner], lane_clocks_[owner][owner]);
-  }
-  for (const OpId id : spec.after) {
-    const std::size_t lane = index(schedule_.op(id).lane);
-    required[lane] = std::max(required[lane], static_cast<std::uint32_t>(id) + 1);
-  }
-  return required;
-}
-
-// Keeps only what the own lane, the host and the other dependencies do not imply already.
-void ScheduleBuilder::record_dependencies(Op& op, const Clock& required, Clock& clock) {
-  op.first_dependency = static_cast<std::uint32_t>(schedule_.dependencies.size());
-  for (std::size_t lane = n_lanes; lane-- > 0;) {
-    if (required[lane] <= clock[lane]) continue;
-    const OpId dependency{required[lane] - 1};
-    schedule_.dependencies.push_back(dependency);
-    merge(clock, clocks_[at(dependency)]);
-    ++op.n_dependencies;
-  }
-}
-
-void ScheduleBuilder::record_uses(OpId id, const OpSpec& spec) {
-  const std::size_t lane = index(spec.lane);
-  const std::uint32_t stamp = static_cast<std::uint32_t>(id) + 1;
-  for (const BufferId input : spec.inputs) users_[at(storage_[at(input)])].users[lane] = stamp;
-  for (const BufferId output : spec.outputs) {
-    const BufferId root = storage_[at(output)];
-    users_[at(root)].users[lane] = stamp;
-    users_[at(root)].writers[lane] = stamp;
-    Buffer& buffer = schedule_.buffers[at(root)];
-    if (buffer.kind == BufferKind::transient && buffer.first_op == no_op) buffer.first_op = id;
-  }
-}
-
-OpId ScheduleBuilder::add(const OpSpec& spec) {
-  const auto id = static_cast<OpId>(schedule_.ops.size());
-  Op op;
-  op.work = intern(spec.work);
-  op.lane = spec.lane;
-  op.origin = spec.origin;
-  op.first_operand = static_cast<std::uint32_t>(schedule_.operands.size());
-  op.n_inputs = static_cast<std::uint8_t>(spec.inputs.size());
-  op.n_outputs = static_cast<std::uint8_t>(spec.outputs.size());
-  schedule_.operands.insert(schedule_.operands.end(), spec.inputs.begin(), spec.inputs.end());
-  schedule_.operands.insert(schedule_.operands.end(), spec.outputs.begin(), spec.outputs.end());
-
-  const std::size_t lane = index(spec.lane);
-  Clock clock = lane_clocks_[lane];
-  merge(clock, lane_clocks_[index(Lane::host)]);
-  record_dependencies(op, needed(spec), clock);
-  clock[lane] = static_cast<std::uint32_t>(id) + 1;
-  lane_clocks_[lane] = clock;
-  clocks_.push_back(clock);
-  schedule_.ops.push_back(op);
-  record_uses(id, spec);
-  for (const WorkspaceSpec& workspace : spec.workspaces) {
-    Buffer buffer;
-    buffer.shape = workspace.shape;
-    buffer.dtype = workspace.dtype;
-    buffer.kind = BufferKind::workspace;
-    buffer.category = MemoryCategory::workspace;
-    buffer.first_op = buffer.last_op = id;
-    add_buffer(buffer);
-  }
+BufferId ScheduleBuilder::add_buffer(const TensorSpec& spec, BufferKind kind) {
+  const auto id = static_cast<BufferId>(schedule_.buffers.size());
+  Buffer& buffer = schedule_.buffers.emplace_back();
+  buffer.shape = spec.shape;
+  buffer.dtype = spec.dtype;
+  buffer.space = spec.space;
+  buffer.category = spec.category;
+  buffer.lane = spec.lane;
+  buffer.kind = kind;
+  storage_.push_back(static_cast<std::uint32_t>(uses_.size()));
+  const bool is_transient = kind == BufferKind::transient;
+  uses_.push_back({id, 0, 0, nowhere, spec.lane, is_transient, is_transient});
   return id;
 }
 
+BufferId ScheduleBuilder::resident(const TensorSpec& spec) {
+  return add_buffer(spec, BufferKind::resident);
+}
+
+BufferId ScheduleBuilder::transient(const TensorSpec& spec) {
+  return add_buffer(spec, BufferKind::transient);
+}
+
+BufferId ScheduleBuilder::view(BufferId parent, std::int64_t offset_bytes,
+                               const std::array<Extent, 3>& shape, DType dtype) {
+  const auto id = static_cast<BufferId>(schedule_.buffers.size());
+  Buffer& buffer = schedule_.buffers.emplace_back();
+  const Buffer& whole = schedule_.buffer(parent);
+  buffer.shape = shape;
+  buffer.offset_bytes = offset_bytes;
+  buffer.parent = parent;
+  buffer.kind = BufferKind::view;
+  buffer.dtype = dtype;
+  buffer.space = whole.space;
+  buffer.category = whole.category;
+  storage_.push_back(storage_[at(parent)]);
+  return id;
+}
+
+void ScheduleBuilder::add_workspace(const WorkspaceSpec& spec, OpId op) {
+  Buffer& buffer = schedule_.buffers.emplace_back();
+  buffer.shape = spec.shape;
+  buffer.dtype = spec.dtype;
+  buffer.kind = BufferKind::workspace;
+  buffer.category = MemoryCategory::workspace;
+  buffer.first_op = buffer.last_op = op;
+  storage_.push_back(nowhere);
+}
+
+void ScheduleBuilder::append_operands(Op& op, const OpUse& use) {
+  op.first_operand = static_cast<std::uint32_t>(schedule_.operands.size());
+  op.n_inputs = static_cast<std::uint8_t>(use.inputs.size());
+  op.n_outputs = static_cast<std::uint8_t>(use.outputs.size());
+  for (const BufferId input : use.inputs) schedule_.operands.push_back(input);
+  for (const BufferId output : use.outputs) schedule_.operands.push_back(output);
+}
+
+ScheduleBuilder::UsesElsewhere& ScheduleBuilder::elsewhere(Uses& uses) {
+  if (uses.elsewhere == nowhere) {
+    uses.elsewhere = static_cast<std::uint32_t>(elsewhere_.size());
+    elsewhere_.emplace_back();
+  }
+  return elsewhere_[uses.elsewhere];
+}
+
+void ScheduleBuilder::require(Clock& required, OpId op) const {
+  Stamp& stamp = required[index(schedule_.op(op).lane)];
+  stamp = std::max(stamp, static_cast<Stamp>(op) + 1);
+}
+
+// A reader needs the writers to have ended.
+void ScheduleBuilder::read(Needs& needs, Uses& uses, Lane lane, Stamp stamp) {
+  if (uses.elsewhere != nowhere) {
+    needs.is_empty = false;
+    merge(needs.clock, elsewhere_[uses.elsewhere].writers);
+  }
+  if (uses.lane == lane) {
+    uses.user = stamp;
+    return;
+  }
+  needs.is_empty = false;
+  Stamp& owner = needs.clock[index(uses.lane)];
+  owner = std::max(owner, uses.writer);
+  elsewhere(uses).users[index(lane)] = stamp;
+}
+
+// A writer needs all users to have ended and, where it brings memory of another lane into being,
+// everything issued on that lane.
+void ScheduleBuilder::write(Needs& needs, Uses& uses, Lane lane, Stamp stamp) {
+  if (uses.elsewhere != nowhere) {
+    needs.is_empty = false;
+    merge(needs.clock, elsewhere_[uses.elsewhere].users);
+  }
+  if (uses.is_unborn) schedule_.buffers[at(uses.buffer)].first_op = OpId{stamp - 1};
+  if (uses.lane == lane) {
+    uses.user = uses.writer = stamp;
+  } else {
+    needs.is_empty = false;
+    Stamp& owner = needs.clock[index(uses.lane)];
+    owner = std::max(owner, uses.is_unborn ? latest_[index(uses.lane)] : uses.user);
+    elsewhere(uses).users[index(lane)] = stamp;
+    elsewhere(uses).writers[index(lane)] = stamp;
+  }
+  uses.is_unborn = false;
+}
+
+// Notes what an op uses, and finds what it therefore needs.
+ScheduleBuilder::Needs ScheduleBuilder::touch(const OpUse& use, Stamp stamp) {
+  Needs needs;
+  for (const BufferId id : use.inputs) read(needs, uses_of(id), use.lane, stamp);
+  for (const BufferId id : use.outputs) write(needs, uses_of(id), use.lane, stamp);
+  for (const OpId op : use.after) require(needs.clock, op);
+  needs.is_empty = needs.is_empty && use.after.empty();
+  return needs;
+}
+
+// Position in the knowledge of `lane` of what its op at `position` knows.
+std::size_t ScheduleBuilder::entry(Lane lane, std::uint32_t position) const {
+  const std::vector<Knowledge>& knowledge = knowledge_[index(lane)];
+  const auto next =
+      std::partition_point(knowledge.begin(), knowledge.end(),
+                           [&](const Knowledge& known) { return known.since <= position; });
+  return static_cast<std::size_t>(next - knowledge.begin()) - 1;
+}
+
+// Depends only on what the own lane, the host and the other dependencies do not imply already.
+void ScheduleBuilder::learn(Op& op, std::uint32_t position, const Clock& required) {
+  std::vector<Knowledge>& knowledge = knowledge_[index(op.lane)];
+  Clock clock = knowledge.back().clock;
+  const auto hear_of = [&](OpId other) {
+    const Lane lane = schedule_.op(other).lane;
+    merge(clock, knowledge_[index(lane)][entry(lane, static_cast<std::uint32_t>(other))].clock);
+    require(clock, other);
+  };
+  const Stamp host = latest_[index(Lane::host)];
+  if (op.lane != Lane::host && clock[index(Lane::host)] < host) hear_of(OpId{host - 1});
+  for (std::size_t lane = n_lanes; lane-- > 0;) {
+    if (lane == index(op.lane) || required[lane] <= clock[lane]) continue;
+    const OpId dependency{required[lane] - 1};
+    schedule_.dependencies.push_back(dependency);
+    ++op.n_dependencies;
+    hear_of(dependency);
+  }
+  if (clock != knowledge.back().clock) knowledge.push_back({position, clock});
+}
+
+OpId ScheduleBuilder::add(const OpSpec& spec) {
+  return add(intern(spec.work),
+             {spec.lane, spec.origin, spec.inputs, spec.outputs, spec.workspaces, spec.after});
+}
+
+OpId ScheduleBuilder::add(WorkId work, const OpUse& use) {
+  const auto position = static_cast<std::uint32_t>(schedule_.ops.size());
+  Op op;
+  op.work = work;
+  op.lane = use.lane;
+  op.origin = use.origin;
+  append_operands(op, use);
+  op.first_dependency = static_cast<std::uint32_t>(schedule_.dependencies.size());
+  const Needs needs = touch(use, position + 1);
+  const Clock& known = knowledge_[index(use.lane)].back().clock;
+  const bool host_is_known = known[index(Lane::host)] == latest_[index(Lane::host)];
+  if (!needs.is_empty || !host_is_known) learn(op, position, needs.clock);
+  latest_[index(use.lane)] = position + 1;
+  schedule_.ops.push_back(op);
+  for (const WorkspaceSpec& workspace : use.workspaces) add_workspace(workspace, OpId{position});
+  return OpId{position};
+}
+
 void ScheduleBuilder::hold(BufferId buffer, OpId op) {
-  std::uint32_t& user = users_[at(storage_[at(buffer)])].users[index(schedule_.op(op).lane)];
-  user = std::max(user, static_cast<std::uint32_t>(op) + 1);
+  Uses& uses = uses_of(buffer);
+  const Lane lane = schedule_.op(op).lane;
+  Stamp& user = lane == uses.lane ? uses.user : elsewhere(uses).users[index(lane)];
+  user = std::max(user, static_cast<Stamp>(op) + 1);
 }
 
 void ScheduleBuilder::end_section(std::int32_t repeat, Origin origin) {
   std::array<OpId, n_lanes> latest{};
   std::size_t n = 0;
-  for (std::size_t lane = 0; lane < n_lanes; ++lane)
-    if (lane_clocks_[lane][lane] > 0) latest[n++] = OpId{lane_clocks_[lane][lane] - 1};
+  for (const Stamp stamp : latest_)
+    if (stamp > 0) latest[n++] = OpId{stamp - 1};
   OpSpec spec;
   spec.work.kernel = Kernel::wait;
   spec.lane = Lane::host;
@@ -197,52 +261,45 @@ void ScheduleBuilder::end_section(std::int32_t repeat, Origin origin) {
   section_begin_ = end;
 }
 
-bool ScheduleBuilder::covers(OpId id, const Clock& users) const {
-  const Clock& clock = clocks_[at(id)];
-  bool is_covered = true;
-  for (std::size_t lane = 0; lane < users.size(); ++lane)
-    is_covered = is_covered & (clock[lane] >= users[lane]);
-  return is_covered;
+// The first op of `lane` that knows all `users` to have ended; `nowhere` if there is none. It comes
+// behind all of them that are on other lanes.
+std::uint32_t ScheduleBuilder::first_knowing(Lane lane, Clock users) const {
+  const std::vector<Knowledge>& knowledge = knowledge_[index(lane)];
+  const Stamp own = std::exchange(users[index(lane)], 0);
+  const Stamp latest = *std::max_element(users.begin(), users.end());
+  std::size_t i = entry(lane, latest);
+  while (i < knowledge.size() && !covers(knowledge[i].clock, users)) ++i;
+  return i < knowledge.size() ? std::max(knowledge[i].since, own > 0 ? own - 1 : 0) : nowhere;
 }
 
 // The first op of the buffer's lane, or of the host, that knows every user to have ended.
-OpId ScheduleBuilder::ending(const Buffer& buffer, const Users& users) const {
-  const std::uint32_t own = users.users[index(buffer.lane)];
-  if (own > 0 && covers(OpId{own - 1}, users.users)) return OpId{own - 1};
-  const std::uint32_t last = *std::max_element(users.users.begin(), users.users.end());
-  for (std::uint32_t i = last - 1; i < schedule_.ops.size(); ++i) {
-    const Lane lane = schedule_.ops[i].lane;
-    if ((lane == buffer.lane || lane == Lane::host) && covers(OpId{i}, users.users)) return OpId{i};
-  }
-  return no_op;
+OpId ScheduleBuilder::ending(const Uses& uses) const {
+  if (uses.elsewhere == nowhere) return OpId{uses.user - 1};
+  Clock users = elsewhere_[uses.elsewhere].users;
+  users[index(uses.lane)] = uses.user;
+  return OpId{std::min(first_knowing(uses.lane, users), first_knowing(Lane::host, users))};
 }
 
 void ScheduleBuilder::write_ended() {
-  std::vector<std::uint32_t> counts(schedule_.ops.size(), 0);
-  for (const Buffer& buffer : schedule_.buffers)
-    if (buffer.kind == BufferKind::transient) ++counts[at(buffer.last_op)];
-  std::uint32_t first = 0;
-  for (std::size_t i = 0; i < counts.size(); ++i) {
-    schedule_.ops[i].first_ended = first;
-    first += counts[i];
-  }
-  schedule_.ended.resize(first);
-  for (std::size_t i = 0; i < schedule_.buffers.size(); ++i) {
-    const Buffer& buffer = schedule_.buffers[i];
-    if (buffer.kind != BufferKind::transient) continue;
-    Op& op = schedule_.ops[at(buffer.last_op)];
-    schedule_.ended[op.first_ended + op.n_ended++] = static_cast<BufferId>(i);
+  std::uint32_t end = 0;
+  for (Op& op : schedule_.ops) op.first_ended = end += op.n_ended;
+  schedule_.ended.resize(end);
+  for (std::size_t i = uses_.size(); i-- > 0;) {
+    if (!uses_[i].is_transient) continue;
+    Op& op = schedule_.ops[at(schedule_.buffer(uses_[i].buffer).last_op)];
+    schedule_.ended[--op.first_ended] = uses_[i].buffer;
   }
 }
 
 Schedule ScheduleBuilder::finish() && {
   XT_CHECK(section_begin_ == schedule_.ops.size());
-  for (std::size_t i = 0; i < schedule_.buffers.size(); ++i) {
-    Buffer& buffer = schedule_.buffers[i];
-    if (buffer.kind != BufferKind::transient) continue;
-    XT_CHECK(buffer.first_op != no_op, i);
-    buffer.last_op = ending(buffer, users_[i]);
-    XT_CHECK(buffer.last_op != no_op, i, op_name(schedule_, buffer.first_op));
+  for (const Uses& uses : uses_) {
+    if (!uses.is_transient) continue;
+    Buffer& buffer = schedule_.buffers[at(uses.buffer)];
+    XT_CHECK(!uses.is_unborn, at(uses.buffer));
+    buffer.last_op = ending(uses);
+    XT_CHECK(buffer.last_op != no_op, at(uses.buffer), op_name(schedule_, buffer.first_op));
+    ++schedule_.ops[at(buffer.last_op)].n_ended;
   }
   write_ended();
   return std::move(schedule_);

@@ -32,6 +32,16 @@ struct WorkspaceSpec {
   DType dtype = DType::fp32;
 };
 
+/// Where an op stands and what it touches: everything but its work.
+struct OpUse {
+  Lane lane = Lane::compute;
+  Origin origin;
+  std::span<const BufferId> inputs;
+  std::span<const BufferId> outputs;
+  std::span<const WorkspaceSpec> workspaces;
+  std::span<const OpId> after;  ///< further ops that must have ended before this one starts
+};
+
 /// Everything that says what one op is.
 struct OpSpec {
   Work work;
@@ -40,7 +50,7 @@ struct OpSpec {
   std::span<const BufferId> inputs;
   std::span<const BufferId> outputs;
   std::span<const WorkspaceSpec> workspaces;
-  std::span<const OpId> after;  ///< further ops that must have ended before this one starts
+  std::span<const OpId> after;  ///< as in OpUse
 };
 
 class ScheduleBuilder {
@@ -51,14 +61,17 @@ class ScheduleBuilder {
   /// Index of the part called `name`; at most 255 parts.
   std::uint8_t part(std::string_view name);
   SymbolId symbol(SymbolKind kind, std::int16_t layer, std::int64_t assumed);
+  /// The id of `work`, to write many ops of the same work without comparing it again.
+  WorkId intern(const Work& work);
 
   BufferId resident(const TensorSpec& spec);
   /// A buffer that begins with its first writer.
   BufferId transient(const TensorSpec& spec);
-  BufferId view(BufferId parent, std::int64_t offset_bytes, std::array<Extent, 3> shape,
+  BufferId view(BufferId parent, std::int64_t offset_bytes, const std::array<Extent, 3>& shape,
                 DType dtype);
 
   OpId add(const OpSpec& spec);
+  OpId add(WorkId work, const OpUse& use);
   /// Keeps `buffer` alive until `op` has been issued, though `op` does not touch it.
   void hold(BufferId buffer, OpId op);
 
@@ -75,24 +88,54 @@ class ScheduleBuilder {
   Schedule finish() &&;
 
  private:
-  static constexpr std::uint32_t never = 0xffffffff;
-  /// Per lane: 1 + position of the latest op known to have ended; 0 if none. One slot more than
-  /// there are lanes makes it two vector registers.
-  using Clock = std::array<std::uint32_t, 8>;
-  static_assert(n_lanes <= 8);
+  /// 1 + position of an op, so that 0 comes before all of them.
+  using Stamp = std::uint32_t;
+  /// Per lane: the latest op known to have ended.
+  using Clock = std::array<Stamp, n_lanes>;
 
-  struct Users {
-    Clock writers{};
-    Clock users{};
+  /// What the ops of a lane know of other lanes, from the op at `since` on.
+  struct Knowledge {
+    std::uint32_t since = 0;
+    Clock clock{};
   };
 
-  WorkId intern(const Work& work);
-  BufferId add_buffer(const Buffer& buffer);
-  Clock needed(const OpSpec& spec);
-  void record_dependencies(Op& op, const Clock& required, Clock& clock);
-  void record_uses(OpId id, const OpSpec& spec);
-  bool covers(OpId id, const Clock& users) const;
-  OpId ending(const Buffer& buffer, const Users& users) const;
+  /// The latest uses of a buffer on lanes other than its own.
+  struct UsesElsewhere {
+    Clock users{};
+    Clock writers{};
+  };
+  static constexpr std::uint32_t nowhere = 0xffffffff;
+
+  /// The latest uses of a buffer that has memory; most are only ever used on their own lane.
+  struct Uses {
+    BufferId buffer{};
+    Stamp user = 0;
+    Stamp writer = 0;
+    std::uint32_t elsewhere = nowhere;  ///< index into elsewhere_
+    Lane lane = Lane::compute;
+    bool is_transient = false;
+    bool is_unborn = false;  ///< transient, and not written yet
+  };
+
+  /// What must have ended before an op may start. Entries of its own lane mean nothing.
+  struct Needs {
+    Clock clock{};
+    bool is_empty = true;  ///< the order of its lane is all it needs
+  };
+
+  BufferId add_buffer(const TensorSpec& spec, BufferKind kind);
+  void add_workspace(const WorkspaceSpec& spec, OpId op);
+  void append_operands(Op& op, const OpUse& use);
+  Uses& uses_of(BufferId id) { return uses_[storage_[at(id)]]; }
+  UsesElsewhere& elsewhere(Uses& uses);
+  void read(Needs& needs, Uses& uses, Lane lane, Stamp stamp);
+  void write(Needs& needs, Uses& uses, Lane lane, Stamp stamp);
+  Needs touch(const OpUse& use, Stamp stamp);
+  void require(Clock& required, OpId op) const;
+  void learn(Op& op, std::uint32_t position, const Clock& required);
+  std::size_t entry(Lane lane, std::uint32_t position) const;
+  std::uint32_t first_knowing(Lane lane, Clock users) const;
+  OpId ending(const Uses& uses) const;
   void write_ended();
 
   struct WorkHash {
@@ -100,11 +143,13 @@ class ScheduleBuilder {
   };
 
   Schedule schedule_;
-  std::vector<BufferId> storage_;  ///< root of each buffer's chain of views
-  std::vector<Users> users_;       ///< by root buffer
-  std::vector<Clock> clocks_;      ///< by op: what is known to have ended when it has
-  std::array<Clock, n_lanes> lane_clocks_{};
+  std::unordered_map<std::string, std::uint8_t> parts_;
   std::unordered_map<Work, WorkId, WorkHash> works_;
+  std::vector<std::uint32_t> storage_;  ///< by buffer: index into uses_ of the memory it lies in
+  std::vector<Uses> uses_;              ///< by buffer with memory, workspaces excepted
+  std::vector<UsesElsewhere> elsewhere_;
+  std::array<Stamp, n_lanes> latest_{};                    ///< op of each lane
+  std::array<std::vector<Knowledge>, n_lanes> knowledge_;  ///< by lane, ever growing
   std::uint32_t section_begin_ = 0;
 };
 

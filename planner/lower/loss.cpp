@@ -22,7 +22,7 @@ BufferId Lowering::head_weight(bool is_gradient) {
 
 // Source: derived; d logits = (softmax − onehot) / valid tokens, both products of one chunk at once
 void Lowering::loss_chunk(std::int16_t chunk, std::int64_t first, std::int64_t rows) {
-  const Origin from = origin(Phase::loss, "lm_head", -1, chunk);
+  const Origin from = origin(Phase::loss, StepPart::lm_head, -1, chunk);
   const std::int64_t E = graph_.width, V = graph_.vocabulary;
   const std::int64_t offset = first * E * width(graph_.dtype);
   const BatchBuffers& batch = build_.draft().batch;
@@ -44,7 +44,7 @@ void Lowering::loss_chunk(std::int16_t chunk, std::int64_t first, std::int64_t r
 //
 // Source: XTuner V1 (InternLM/xtuner, b934f4620), loss/chunk_loss.py
 void Lowering::autograd_loss_chunk(std::int16_t chunk, std::int64_t first, std::int64_t rows) {
-  const Origin from = origin(Phase::loss, "lm_head", -1, chunk);
+  const Origin from = origin(Phase::loss, StepPart::lm_head, -1, chunk);
   const std::int64_t E = graph_.width, V = graph_.vocabulary;
   const std::int64_t offset = first * E * width(graph_.dtype);
   const BatchBuffers& batch = build_.draft().batch;
@@ -75,7 +75,7 @@ void Lowering::autograd_loss_chunk(std::int16_t chunk, std::int64_t first, std::
 // The sum over ranks inside the loss makes its gradient differ from one, so that both stored
 // gradients are scaled into new tensors.
 void Lowering::finish_autograd_loss() {
-  const Origin from = origin(Phase::loss, "rescale");
+  const Origin from = origin(Phase::loss, StepPart::rescale);
   const Extent n = graph_.vocabulary * graph_.width;
   Unit& unit = graph_.ties_embedding ? units_.front() : units_.back();
   open_gradients(unit, Phase::loss);
@@ -118,13 +118,13 @@ void Lowering::loss(bool is_first) {
   d_hidden_ = transient(T, E, graph_.dtype);
   const BufferId rstd = transient(T, 1, DType::fp32);
   const OpId swap = pending_swap_;
-  op(Kernel::rms_norm, origin(Phase::loss, "final_norm"), {T, E}, {x, norm}, {hidden_, rstd},
-     Lane::compute, Group::none, std::span(&swap, swap == no_op ? 0u : 1u));
+  op(Kernel::rms_norm, origin(Phase::loss, StepPart::final_norm), {T, E}, {x, norm},
+     {hidden_, rstd}, Lane::compute, Group::none, std::span(&swap, swap == no_op ? 0u : 1u));
   pending_swap_ = no_op;
   head_weight_ = head_weight(false);
   if (rules_.has_fp32_loss) {
     head_gradient_ = transient(graph_.vocabulary, E, graph_.dtype);
-    op(Kernel::fill_zero, origin(Phase::loss, "lm_head"), {graph_.vocabulary * E}, {},
+    op(Kernel::fill_zero, origin(Phase::loss, StepPart::lm_head), {graph_.vocabulary * E}, {},
        {head_gradient_});
     loss_chunks();
     finish_autograd_loss();
@@ -135,7 +135,7 @@ void Lowering::loss(bool is_first) {
   }
   open_gradients(head, Phase::loss);
   gradient_ = transient(T, E, graph_.dtype);
-  op(Kernel::rms_norm_backward, origin(Phase::loss, "final_norm"), {T, E},
+  op(Kernel::rms_norm_backward, origin(Phase::loss, StepPart::final_norm), {T, E},
      {d_hidden_, x, norm, rstd}, {gradient_, piece_view(head, norm_parameter, true)});
   if (graph_.ties_embedding) release(units_.front());
   release(head);

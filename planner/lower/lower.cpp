@@ -49,17 +49,12 @@ std::int64_t Lowering::group_size(Group group) const {
              : strategy_.ranks / strategy_.expert_parallel;
 }
 
-Origin Lowering::origin(Phase phase, std::string_view part, std::int16_t layer,
-                        std::int16_t chunk) {
-  return {phase, build_.part(part), layer, chunk};
-}
-
-OpId Lowering::add(const Work& work, const Origin& from, Lane lane,
-                   std::span<const BufferId> inputs, std::span<const BufferId> outputs,
-                   std::span<const OpId> after) {
-  workspaces_.clear();
-  rules_.workspaces(work, workspaces_);
-  return build_.add({work, lane, from, inputs, outputs, workspaces_, after});
+// Parts are numbered in the order in which ops first name them.
+Origin Lowering::origin(Phase phase, StepPart part, std::int16_t layer, std::int16_t chunk) {
+  const auto i = static_cast<std::size_t>(part);
+  if (step_parts_[i] == 0)
+    step_parts_[i] = static_cast<std::int16_t>(build_.part(step_part_names[i]) + 1);
+  return {phase, static_cast<std::uint8_t>(step_parts_[i] - 1), layer, chunk};
 }
 
 OpId Lowering::op(Kernel kernel, const Origin& from, std::initializer_list<Extent> extents,
@@ -70,8 +65,15 @@ OpId Lowering::op(Kernel kernel, const Origin& from, std::initializer_list<Exten
   work.dtype = graph_.dtype;
   work.group = group;
   std::copy(extents.begin(), extents.end(), work.extents.begin());
-  return add(work, from, lane, {inputs.begin(), inputs.size()}, {outputs.begin(), outputs.size()},
-             after);
+  workspaces_.clear();
+  rules_.workspaces(work, workspaces_);
+  return build_.add({work,
+                     lane,
+                     from,
+                     {inputs.begin(), inputs.size()},
+                     {outputs.begin(), outputs.size()},
+                     workspaces_,
+                     after});
 }
 
 void Lowering::make_symbols() {
@@ -107,17 +109,17 @@ void Lowering::make_resident() {
 }
 
 void Lowering::prepare() {
-  op(Kernel::fill_zero, origin(Phase::prepare, "scalars"), {2}, {}, {scalars_});
-  op(Kernel::all_reduce, origin(Phase::prepare, "valid_tokens"), {1}, {},
+  op(Kernel::fill_zero, origin(Phase::prepare, StepPart::scalars), {2}, {}, {scalars_});
+  op(Kernel::all_reduce, origin(Phase::prepare, StepPart::valid_tokens), {1}, {},
      {build_.draft().batch.valid_tokens}, Lane::reduce_scatter, Group::world);
-  build_.end_section(1, origin(Phase::prepare, "section"));
+  build_.end_section(1, origin(Phase::prepare, StepPart::section));
 }
 
 void Lowering::update(UnitFlat& flat) {
   const Flat& stored = build_.draft().flats[static_cast<std::size_t>(flat.flat)];
   const Extent n = flat.shard_elements;
   const BufferId grad_norm = build_.draft().batch.grad_norm;
-  const Origin from = origin(Phase::optimizer, stored.name);
+  const Origin from{Phase::optimizer, build_.part(stored.name)};
   op(Kernel::clip, from, {n}, {grad_norm}, {flat.gradient_shard});
   const BufferId gradient = flat.gradient_shard;
   const std::array<BufferId, 1> inputs{gradient};
@@ -140,20 +142,20 @@ void Lowering::optimize() {
       if (rules_.shards_dense_over_world || flat.group == Group::expert_shard ||
           strategy_.expert_parallel == 1)
         continue;
-      op(Kernel::all_reduce, origin(Phase::reduce, "replicas"), {flat.shard_elements}, {},
+      op(Kernel::all_reduce, origin(Phase::reduce, StepPart::replicas), {flat.shard_elements}, {},
          {flat.gradient_shard}, Lane::reduce_scatter, Group::expert);
     }
   }
   const BufferId grad_norm = build_.draft().batch.grad_norm;
   for (Unit& unit : units_)
     for (UnitFlat& flat : unit.flats)
-      op(Kernel::square_sum, origin(Phase::optimizer, "norm"), {flat.shard_elements},
+      op(Kernel::square_sum, origin(Phase::optimizer, StepPart::norm), {flat.shard_elements},
          {flat.gradient_shard}, {grad_norm});
-  op(Kernel::all_reduce, origin(Phase::optimizer, "norm"), {2}, {}, {scalars_},
+  op(Kernel::all_reduce, origin(Phase::optimizer, StepPart::norm), {2}, {}, {scalars_},
      Lane::reduce_scatter, Group::world);
   for (Unit& unit : units_)
     for (UnitFlat& flat : unit.flats) update(flat);
-  build_.end_section(1, origin(Phase::optimizer, "section"));
+  build_.end_section(1, origin(Phase::optimizer, StepPart::section));
 }
 
 Schedule Lowering::run() && {

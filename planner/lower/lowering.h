@@ -10,7 +10,7 @@
 #include "costmodel/ir/op_graph.h"
 #include "costmodel/ir/schedule_builder.h"
 #include "planner/lower/engine.h"
-#include "planner/lower/layout.h"
+#include "planner/lower/prepared_block.h"
 #include "planner/strategy.h"
 
 namespace xt {
@@ -29,7 +29,7 @@ struct UnitFlat {
 
 /// What FSDP gathers and reduces at once.
 struct Unit {
-  const Block* block = nullptr;
+  PreparedBlock* block = nullptr;
   std::int16_t layer = -1;
   std::vector<UnitFlat> flats;
 };
@@ -44,6 +44,39 @@ struct PendingReduce {
 /// The buffers of one run of a block, by value.
 using Values = std::vector<BufferId>;
 
+/// One run of a block: for which layer, in which phase, on which buffers.
+struct BlockRun {
+  PreparedBlock& block;
+  Values& values;
+  Phase phase = Phase::forward;
+  std::int16_t layer = -1;
+};
+
+/// Parts of a step that are not of the model.
+enum class StepPart : std::uint8_t {
+  scalars,
+  valid_tokens,
+  section,
+  rope_table,
+  swap,
+  all_gather,
+  copy_out,
+  padding,
+  reduce_scatter,
+  copy_in,
+  accumulate,
+  final_norm,
+  lm_head,
+  rescale,
+  replicas,
+  norm
+};
+
+inline constexpr std::array<std::string_view, 16> step_part_names = {
+    "scalars",  "valid_tokens", "section",        "rope_table", "swap",       "all_gather",
+    "copy_out", "padding",      "reduce_scatter", "copy_in",    "accumulate", "final_norm",
+    "lm_head",  "rescale",      "replicas",       "norm"};
+
 class Lowering {
  public:
   Lowering(const OpGraph& graph, const Strategy& strategy, const EngineRules& rules);
@@ -52,8 +85,7 @@ class Lowering {
  private:
   // units.cpp: flat buffers, gathers, reductions
   void make_units();
-  Unit make_unit(const Block& block, std::int16_t layer, std::string_view label,
-                 const std::array<FlatLayout, 2>& layouts);
+  Unit make_unit(PreparedBlock& block, std::int16_t layer, std::string_view label);
   UnitFlat make_flat(const FlatLayout& layout, Group group, std::string name);
   void place(const Unit& unit, const UnitFlat& flat);
   void gather(Unit& unit, Phase phase);
@@ -73,15 +105,21 @@ class Lowering {
   void micro_step(bool is_first);
   void forward();
   void backward(bool is_first);
-  void recompute(const Block& block, Values& values, std::int16_t layer);
+  void recompute(const BlockRun& run);
+  void forget(const Block& block, Values& values) const;
   void layer_forward(std::int16_t layer);
   void layer_backward(std::int16_t layer, bool is_first);
   void embedding_backward(bool is_first);
-  OpId emit(const GraphOp& op, Values& values, const Block& block, Phase phase, std::int16_t layer,
-            std::span<const OpId> after = {});
-  BufferId make_value(const GraphValue& value, const Block& block, std::size_t i, Phase phase,
-                      std::int16_t layer);
-  Extent resolve(Extent extent, std::int16_t layer) const;
+  void run_forward(const BlockRun& run, std::span<const OpId> last_waits_for);
+  void run_backward(const BlockRun& run);
+  void emit(PreparedOp& op, const BlockRun& run, std::span<const OpId> after = {});
+  void know(PreparedOp& op, std::int16_t layer);
+  BufferId make_value(const BlockRun& run, ValueId id);
+  MemoryCategory category(const BlockRun& run, ValueId id) const;
+  Extent bound(SymbolKind kind, std::int16_t layer) const;
+  Extent resolve(Extent extent, std::int16_t layer) const {
+    return extent.is_symbol() ? bound(static_cast<SymbolKind>(extent.symbol()), layer) : extent;
+  }
   void swap_out(std::int16_t layer);
   void swap_in(std::int16_t layer);
   bool is_recomputed(std::int16_t layer) const { return layer < strategy_.recompute_layers; }
@@ -106,10 +144,7 @@ class Lowering {
   OpId op(Kernel kernel, const Origin& origin, std::initializer_list<Extent> extents,
           std::initializer_list<BufferId> inputs, std::initializer_list<BufferId> outputs,
           Lane lane = Lane::compute, Group group = Group::none, std::span<const OpId> after = {});
-  OpId add(const Work& work, const Origin& origin, Lane lane, std::span<const BufferId> inputs,
-           std::span<const BufferId> outputs, std::span<const OpId> after);
-  Origin origin(Phase phase, std::string_view part, std::int16_t layer = -1,
-                std::int16_t chunk = -1);
+  Origin origin(Phase phase, StepPart part, std::int16_t layer = -1, std::int16_t chunk = -1);
   bool keeps_gathered(const Unit& unit) const;
   std::int64_t group_size(Group group) const;
 
@@ -117,10 +152,8 @@ class Lowering {
   const Strategy& strategy_;
   const EngineRules& rules_;
   ScheduleBuilder build_;
-  std::vector<std::array<FlatLayout, 2>> layouts_;  ///< embedding, decoder blocks, head
-  std::vector<Unit> units_;                         ///< embedding, layers, head
-  std::vector<std::vector<bool>> recomputed_;       ///< per decoder block and forward op
-  std::vector<std::vector<bool>> is_saved_;         ///< per decoder block and value
+  std::vector<PreparedBlock> blocks_;  ///< embedding, distinct decoder layers, head
+  std::vector<Unit> units_;            ///< embedding, layers, head
   std::vector<PendingReduce> pending_;
 
   SymbolId sum_squared_lengths_{}, longest_sample_{};
@@ -136,8 +169,9 @@ class Lowering {
   BufferId head_weight_ = no_buffer, head_gradient_ = no_buffer;
   BufferId last_chunk_gradient_ = no_buffer;
 
-  std::vector<BufferId> operands_;  ///< of the op being written
-  std::vector<WorkspaceSpec> workspaces_;
+  std::vector<BufferId> operands_;                                 ///< of the op being written
+  std::vector<WorkspaceSpec> workspaces_;                          ///< of the op being written
+  std::array<std::int16_t, step_part_names.size()> step_parts_{};  ///< 1 + index; 0 if unused yet
 };
 
 }  // namespace xt

@@ -11,9 +11,8 @@ std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
 
 }  // namespace
 
-Extent Lowering::resolve(Extent extent, std::int16_t layer) const {
-  if (!extent.is_symbol()) return extent;
-  switch (static_cast<SymbolKind>(extent.symbol())) {
+Extent Lowering::bound(SymbolKind kind, std::int16_t layer) const {
+  switch (kind) {
     case SymbolKind::rows_received:
       return Extent::of(rows_received_[static_cast<std::size_t>(layer)]);
     case SymbolKind::sum_squared_lengths:
@@ -24,49 +23,81 @@ Extent Lowering::resolve(Extent extent, std::int16_t layer) const {
   XT_CHECK(false);
 }
 
-BufferId Lowering::make_value(const GraphValue& value, const Block& block, std::size_t i,
-                              Phase phase, std::int16_t layer) {
+MemoryCategory Lowering::category(const BlockRun& run, ValueId id) const {
+  if (run.phase != Phase::forward) return MemoryCategory::recomputed_layer;
+  const GraphValue& value = run.block.graph->values[at(id)];
+  if (value.role == ValueRole::output) return MemoryCategory::saved_activations;
+  if (run.layer < 0 || !run.block.is_saved[at(id)]) return MemoryCategory::recomputed_layer;
+  const bool keeps_this = value.is_recorded && !rules_.recomputes_whole_layer;
+  return keeps_this || !is_recomputed(run.layer) ? MemoryCategory::saved_activations
+                                                 : MemoryCategory::recomputed_layer;
+}
+
+BufferId Lowering::make_value(const BlockRun& run, ValueId id) {
+  const GraphValue& value = run.block.graph->values[at(id)];
   const BatchBuffers& batch = build_.draft().batch;
   if (value.role == ValueRole::tokens) return batch.tokens;
   if (value.role == ValueRole::boundaries) return batch.boundaries;
   if (value.role == ValueRole::rope_table) return table_;
-  XT_CHECK(value.role != ValueRole::parameter && value.role != ValueRole::parameter_gradient, i);
-  MemoryCategory category = MemoryCategory::recomputed_layer;
-  const bool is_forward = phase == Phase::forward;
-  if (is_forward && value.role == ValueRole::output) category = MemoryCategory::saved_activations;
-  if (is_forward && layer >= 0) {
-    const bool is_saved = is_saved_[graph_.layers[static_cast<std::size_t>(layer)]][i];
-    const bool keeps_all = !is_recomputed(layer);
-    const bool keeps_this = value.is_recorded && !rules_.recomputes_whole_layer;
-    if (is_saved && (keeps_all || keeps_this)) category = MemoryCategory::saved_activations;
-  }
-  TensorSpec spec{{}, value.dtype, category, Space::device};
+  XT_CHECK(value.role != ValueRole::parameter && value.role != ValueRole::parameter_gradient,
+           at(id));
+  TensorSpec spec{{}, value.dtype, category(run, id), Space::device};
   for (std::size_t d = 0; d < spec.shape.size(); ++d)
-    spec.shape[d] = resolve(block.values[i].shape[d], layer);
+    spec.shape[d] = resolve(value.shape[d], run.layer);
   return build_.transient(spec);
 }
 
-OpId Lowering::emit(const GraphOp& graph_op, Values& values, const Block& block, Phase phase,
-                    std::int16_t layer, std::span<const OpId> after) {
+// Finds the work of `op`, which all layers share unless it names a symbol of the layer.
+void Lowering::know(PreparedOp& op, std::int16_t layer) {
+  Work work = op.graph->work;
+  for (Extent& extent : work.extents) extent = resolve(extent, layer);
+  op.work = build_.intern(work);
+  op.workspaces.clear();
+  rules_.workspaces(work, op.workspaces);
+  op.is_known = !op.varies;
+}
+
+void Lowering::emit(PreparedOp& op, const BlockRun& run, std::span<const OpId> after) {
+  const GraphOp& graph = *op.graph;
   operands_.clear();
-  for (const ValueId id : graph_op.inputs) {
-    BufferId& buffer = values[at(id)];
+  for (const ValueId id : graph.inputs) {
+    BufferId& buffer = run.values[at(id)];
     if (buffer == no_buffer) {
-      XT_CHECK(block.values[at(id)].role >= ValueRole::tokens, at(id));
-      buffer = make_value(block.values[at(id)], block, at(id), phase, layer);
+      XT_CHECK(run.block.graph->values[at(id)].role >= ValueRole::tokens, at(id));
+      buffer = make_value(run, id);
     }
     operands_.push_back(buffer);
   }
-  for (const ValueId id : graph_op.outputs) {
-    BufferId& buffer = values[at(id)];
-    if (buffer == no_buffer) buffer = make_value(block.values[at(id)], block, at(id), phase, layer);
+  for (const ValueId id : graph.outputs) {
+    BufferId& buffer = run.values[at(id)];
+    if (buffer == no_buffer) buffer = make_value(run, id);
     operands_.push_back(buffer);
   }
-  Work work = graph_op.work;
-  for (Extent& extent : work.extents) extent = resolve(extent, layer);
+  if (!op.is_known) know(op, run.layer);
   const std::span<const BufferId> all(operands_);
-  return add(work, {phase, graph_op.part, layer, -1}, graph_op.lane,
-             all.first(graph_op.inputs.size()), all.subspan(graph_op.inputs.size()), after);
+  const std::size_t n_inputs = graph.inputs.size();
+  build_.add(op.work, {graph.lane,
+                       {run.phase, graph.part, run.layer, -1},
+                       all.first(n_inputs),
+                       all.subspan(n_inputs),
+                       op.workspaces,
+                       after});
+}
+
+void Lowering::run_forward(const BlockRun& run, std::span<const OpId> last_waits_for) {
+  for (PreparedOp& op : run.block.forward) {
+    const bool is_last = &op == &run.block.forward.back();
+    emit(op, run, is_last ? last_waits_for : std::span<const OpId>());
+  }
+}
+
+// The last op waits for the reductions in flight, so that what they read does not pile up.
+void Lowering::run_backward(const BlockRun& run) {
+  const std::vector<OpId> reduces = pending_ops();
+  for (PreparedOp& op : run.block.backward) {
+    const bool is_last = &op == &run.block.backward.back();
+    emit(op, run, is_last ? std::span<const OpId>(reduces) : std::span<const OpId>());
+  }
 }
 
 void Lowering::swap_out(std::int16_t layer) {
@@ -74,8 +105,8 @@ void Lowering::swap_out(std::int16_t layer) {
   const Extent n = strategy_.pack_length * graph_.width;
   on_host_[i] =
       build_.transient({{n, 1, 1}, graph_.dtype, MemoryCategory::saved_activations, Space::host});
-  pending_swap_ = op(Kernel::copy_to_host, origin(Phase::forward, "swap", layer), {n}, {inputs_[i]},
-                     {on_host_[i]}, Lane::swap_out);
+  pending_swap_ = op(Kernel::copy_to_host, origin(Phase::forward, StepPart::swap, layer), {n},
+                     {inputs_[i]}, {on_host_[i]}, Lane::swap_out);
 }
 
 void Lowering::swap_in(std::int16_t layer) {
@@ -86,7 +117,7 @@ void Lowering::swap_in(std::int16_t layer) {
                                  graph_.dtype,
                                  MemoryCategory::saved_activations,
                                  Space::device});
-  op(Kernel::copy_to_device, origin(Phase::backward, "swap", layer), {n}, {on_host_[i]},
+  op(Kernel::copy_to_device, origin(Phase::backward, StepPart::swap, layer), {n}, {on_host_[i]},
      {inputs_[i]}, Lane::swap_in);
 }
 
@@ -96,27 +127,26 @@ void Lowering::layer_forward(std::int16_t layer) {
   const bool is_last = i + 1 == graph_.layers.size();
   if (!is_last || rules_.prefetches_head) gather(units_[i + 2], Phase::forward);
   copy_out(unit, Phase::forward);
-  const Block& block = *unit.block;
-  Values values(block.values.size(), no_buffer);
+  PreparedBlock& block = *unit.block;
+  Values values(block.graph->values.size(), no_buffer);
   bind_parameters(unit, values);
-  for (std::size_t v = 0; v < block.values.size(); ++v)
-    if (block.values[v].role == ValueRole::input) values[v] = inputs_[i];
+  values[at(block.input)] = inputs_[i];
   const OpId earlier_swap = pending_swap_;
   pending_swap_ = no_op;
   if (is_swapped(layer) && !rules_.swaps_after_layer) swap_out(layer);
-  for (std::size_t o = 0; o < block.forward.size(); ++o) {
-    const bool waits = o + 1 == block.forward.size() && earlier_swap != no_op;
-    emit(block.forward[o], values, block, Phase::forward, layer,
-         std::span(&earlier_swap, waits ? 1u : 0u));
-  }
+  run_forward({block, values, Phase::forward, layer},
+              std::span(&earlier_swap, earlier_swap == no_op ? 0u : 1u));
   if (is_swapped(layer) && rules_.swaps_after_layer) swap_out(layer);
-  for (std::size_t v = 0; v < block.values.size(); ++v)
-    if (block.values[v].role == ValueRole::output) inputs_[i + 1] = values[v];
-  if (is_recomputed(layer))
-    for (std::size_t v = 0; v < block.values.size(); ++v)
-      if (!block.values[v].is_recorded || rules_.recomputes_whole_layer) values[v] = no_buffer;
+  inputs_[i + 1] = values[at(block.output)];
+  if (is_recomputed(layer)) forget(*block.graph, values);
   kept_[i] = std::move(values);
   if (!keeps_gathered(unit)) release(unit);
+}
+
+// Drops what the backward pass will compute again.
+void Lowering::forget(const Block& block, Values& values) const {
+  for (std::size_t v = 0; v < values.size(); ++v)
+    if (!block.values[v].is_recorded || rules_.recomputes_whole_layer) values[v] = no_buffer;
 }
 
 void Lowering::forward() {
@@ -126,26 +156,23 @@ void Lowering::forward() {
                              DType::fp32,
                              MemoryCategory::other,
                              Space::device});
-  op(Kernel::rope_table, origin(Phase::forward, "rope_table"),
+  op(Kernel::rope_table, origin(Phase::forward, StepPart::rope_table),
      {strategy_.pack_length, graph_.head_dim}, {build_.draft().batch.positions}, {table_});
   copy_out(units_[0], Phase::forward);
-  const Block& block = graph_.embedding;
-  Values values(block.values.size(), no_buffer);
+  PreparedBlock& block = *units_[0].block;
+  Values values(block.graph->values.size(), no_buffer);
   bind_parameters(units_[0], values);
-  for (const GraphOp& graph_op : block.forward) emit(graph_op, values, block, Phase::forward, -1);
-  for (std::size_t v = 0; v < block.values.size(); ++v)
-    if (block.values[v].role == ValueRole::output) inputs_[0] = values[v];
+  run_forward({block, values, Phase::forward, -1}, {});
+  inputs_[0] = values[at(block.output)];
   if (!keeps_gathered(units_[0])) release(units_[0]);
   for (std::size_t layer = 0; layer < graph_.layers.size(); ++layer)
     layer_forward(static_cast<std::int16_t>(layer));
 }
 
 // Runs again what the backward pass reads; the whole layer where the engine knows no better.
-void Lowering::recompute(const Block& block, Values& values, std::int16_t layer) {
-  const std::vector<bool>& wanted = recomputed_[graph_.layers[static_cast<std::size_t>(layer)]];
-  for (std::size_t o = 0; o < block.forward.size(); ++o)
-    if (wanted[o] || rules_.recomputes_whole_layer)
-      emit(block.forward[o], values, block, Phase::recompute, layer);
+void Lowering::recompute(const BlockRun& run) {
+  for (PreparedOp& op : run.block.forward)
+    if (op.is_recomputed || rules_.recomputes_whole_layer) emit(op, run);
 }
 
 void Lowering::layer_backward(std::int16_t layer, bool is_first) {
@@ -154,24 +181,16 @@ void Lowering::layer_backward(std::int16_t layer, bool is_first) {
   if (i > 0 || rules_.gathers_embedding_twice) gather(units_[i], Phase::backward);
   swap_in(static_cast<std::int16_t>(layer - 1));
   copy_out(unit, Phase::backward);
-  const Block& block = *unit.block;
+  PreparedBlock& block = *unit.block;
   Values values = std::move(kept_[i]);
-  for (std::size_t v = 0; v < block.values.size(); ++v) {
-    if (block.values[v].role == ValueRole::input) values[v] = inputs_[i];
-    if (block.values[v].role == ValueRole::output_gradient) values[v] = gradient_;
-  }
+  values[at(block.input)] = inputs_[i];
+  values[at(block.output_gradient)] = gradient_;
   bind_parameters(unit, values);
-  if (is_recomputed(layer)) recompute(block, values, layer);
+  if (is_recomputed(layer)) recompute({block, values, Phase::recompute, layer});
   open_gradients(unit, Phase::backward);
   bind_parameters(unit, values);
-  const std::vector<OpId> reduces = pending_ops();
-  for (std::size_t o = 0; o < block.backward.size(); ++o) {
-    const bool waits = o + 1 == block.backward.size();
-    emit(block.backward[o], values, block, Phase::backward, layer,
-         waits ? std::span<const OpId>(reduces) : std::span<const OpId>());
-  }
-  for (std::size_t v = 0; v < block.values.size(); ++v)
-    if (block.values[v].role == ValueRole::input_gradient) gradient_ = values[v];
+  run_backward({block, values, Phase::backward, layer});
+  gradient_ = values[at(block.input_gradient)];
   settle(is_first);
   release(unit);
   reduce(unit, is_first);
@@ -181,17 +200,11 @@ void Lowering::embedding_backward(bool is_first) {
   Unit& unit = units_[0];
   copy_out(unit, Phase::backward);
   open_gradients(unit, Phase::backward);
-  const Block& block = graph_.embedding;
-  Values values(block.values.size(), no_buffer);
+  PreparedBlock& block = *unit.block;
+  Values values(block.graph->values.size(), no_buffer);
   bind_parameters(unit, values);
-  for (std::size_t v = 0; v < block.values.size(); ++v)
-    if (block.values[v].role == ValueRole::output_gradient) values[v] = gradient_;
-  const std::vector<OpId> reduces = pending_ops();
-  for (std::size_t o = 0; o < block.backward.size(); ++o) {
-    const bool waits = o + 1 == block.backward.size();
-    emit(block.backward[o], values, block, Phase::backward, -1,
-         waits ? std::span<const OpId>(reduces) : std::span<const OpId>());
-  }
+  values[at(block.output_gradient)] = gradient_;
+  run_backward({block, values, Phase::backward, -1});
   settle(is_first);
   release(unit);
   reduce(unit, is_first);
@@ -212,22 +225,11 @@ void Lowering::micro_step(bool is_first) {
   inputs_.assign(n_layers + 1, no_buffer);
   on_host_.assign(n_layers, no_buffer);
   pending_swap_ = no_op;
-  if (recomputed_.empty()) {
-    for (const Block& block : graph_.decoder) {
-      recomputed_.push_back(recomputed_ops(block));
-      std::vector<bool> is_saved(block.values.size(), false);
-      for (const GraphOp& graph_op : block.backward)
-        for (const ValueId id : graph_op.inputs) is_saved[at(id)] = true;
-      for (std::size_t v = 0; v < block.values.size(); ++v)
-        if (block.values[v].is_recorded) is_saved[v] = true;
-      is_saved_.push_back(std::move(is_saved));
-    }
-  }
   forward();
   loss(is_first);
   backward(is_first);
   const auto repeat = static_cast<std::int32_t>(strategy_.gradient_accumulation - 1);
-  build_.end_section(is_first ? 1 : repeat, origin(Phase::backward, "section"));
+  build_.end_section(is_first ? 1 : repeat, origin(Phase::backward, StepPart::section));
 }
 
 }  // namespace xt

@@ -29,10 +29,10 @@ UnitFlat Lowering::make_flat(const FlatLayout& layout, Group group, std::string 
 void Lowering::place(const Unit& unit, const UnitFlat& flat) {
   if (!rules_.is_executed) return;
   const std::string prefix = unit.layer < 0
-                                 ? unit.block->prefix
-                                 : fmt::format(fmt::runtime(unit.block->prefix), unit.layer);
+                                 ? unit.block->graph->prefix
+                                 : fmt::format(fmt::runtime(unit.block->graph->prefix), unit.layer);
   for (std::size_t i = 0; i < flat.layout->parameters.size(); ++i) {
-    const GraphParameter& parameter = unit.block->parameters[flat.layout->parameters[i]];
+    const GraphParameter& parameter = unit.block->graph->parameters[flat.layout->parameters[i]];
     for (const Piece& piece : parameter.pieces)
       build_.draft().placements.push_back({prefix + piece.name, piece.shape, piece.n_dimensions,
                                            piece.expert, flat.flat,
@@ -40,36 +40,34 @@ void Lowering::place(const Unit& unit, const UnitFlat& flat) {
   }
 }
 
-Unit Lowering::make_unit(const Block& block, std::int16_t layer, std::string_view label,
-                         const std::array<FlatLayout, 2>& layouts) {
+Unit Lowering::make_unit(PreparedBlock& block, std::int16_t layer, std::string_view label) {
   Unit unit;
   unit.block = &block;
   unit.layer = layer;
+  const auto& [dense, experts] = block.layouts;
   const std::string name = layer < 0 ? std::string(label) : fmt::format("{} {}", label, layer);
-  if (!layouts[0].is_empty()) unit.flats.push_back(make_flat(layouts[0], Group::shard, name));
-  if (!layouts[1].is_empty())
-    unit.flats.push_back(make_flat(layouts[1], Group::expert_shard, name + " experts"));
+  if (!dense.is_empty()) unit.flats.push_back(make_flat(dense, Group::shard, name));
+  if (!experts.is_empty())
+    unit.flats.push_back(make_flat(experts, Group::expert_shard, name + " experts"));
   for (const UnitFlat& flat : unit.flats) place(unit, flat);
   return unit;
 }
 
 void Lowering::make_units() {
-  const auto layouts = [&](const Block& block) {
-    return std::array<FlatLayout, 2>{flat_layout(block, false, group_size(Group::shard)),
-                                     flat_layout(block, true, group_size(Group::expert_shard))};
+  const auto prepare_block = [&](const Block& block) {
+    blocks_.push_back(prepared(block, group_size(Group::shard), group_size(Group::expert_shard)));
   };
-  layouts_.reserve(graph_.decoder.size() + 2);
-  layouts_.push_back(layouts(graph_.embedding));
-  for (const Block& block : graph_.decoder) layouts_.push_back(layouts(block));
-  layouts_.push_back(layouts(graph_.head));
+  blocks_.reserve(graph_.decoder.size() + 2);
+  prepare_block(graph_.embedding);
+  for (const Block& block : graph_.decoder) prepare_block(block);
+  prepare_block(graph_.head);
 
-  units_.push_back(make_unit(graph_.embedding, -1, "embedding", layouts_.front()));
-  for (std::size_t layer = 0; layer < graph_.layers.size(); ++layer) {
-    const std::uint16_t kind = graph_.layers[layer];
-    units_.push_back(make_unit(graph_.decoder[kind], static_cast<std::int16_t>(layer), "layer",
-                               layouts_[kind + 1u]));
-  }
-  units_.push_back(make_unit(graph_.head, -1, "head", layouts_.back()));
+  units_.reserve(graph_.layers.size() + 2);
+  units_.push_back(make_unit(blocks_.front(), -1, "embedding"));
+  for (std::size_t layer = 0; layer < graph_.layers.size(); ++layer)
+    units_.push_back(
+        make_unit(blocks_[graph_.layers[layer] + 1u], static_cast<std::int16_t>(layer), "layer"));
+  units_.push_back(make_unit(blocks_.back(), -1, "head"));
 }
 
 bool Lowering::keeps_gathered(const Unit& unit) const {
@@ -86,7 +84,7 @@ void Lowering::gather(Unit& unit, Phase phase) {
 }
 
 void Lowering::gather_flat(const Unit& unit, UnitFlat& flat, Phase phase) {
-  const Origin from = origin(phase, "all_gather", unit.layer);
+  const Origin from = origin(phase, StepPart::all_gather, unit.layer);
   BufferId shard = build_.draft().flats[static_cast<std::size_t>(flat.flat)].parameter;
   if (graph_.dtype != DType::fp32) {
     const BufferId narrow = build_.transient({{flat.shard_elements, 1, 1},
@@ -115,7 +113,8 @@ void Lowering::copy_out(Unit& unit, Phase phase) {
     const Extent n = flat.layout->elements;
     flat.gathered = build_.transient(
         {{n, 1, 1}, graph_.dtype, MemoryCategory::gathered_parameters, Space::device});
-    op(Kernel::cast, origin(phase, "copy_out", unit.layer), {n}, {flat.received}, {flat.gathered});
+    op(Kernel::cast, origin(phase, StepPart::copy_out, unit.layer), {n}, {flat.received},
+       {flat.gathered});
     flat.received = no_buffer;
   }
 }
@@ -133,7 +132,7 @@ void Lowering::open_gradients(Unit& unit, Phase phase) {
     for (const auto& [offset, length] : flat.layout->gaps) {
       const BufferId gap =
           build_.view(flat.gradient, offset * width(graph_.dtype), {length, 1, 1}, graph_.dtype);
-      op(Kernel::fill_zero, origin(phase, "padding", unit.layer), {length}, {}, {gap});
+      op(Kernel::fill_zero, origin(phase, StepPart::padding, unit.layer), {length}, {}, {gap});
     }
   }
 }
@@ -143,14 +142,14 @@ void Lowering::reduce(Unit& unit, bool is_first) {
 }
 
 void Lowering::reduce_flat(const Unit& unit, UnitFlat& flat, bool is_first) {
-  const Origin from = origin(Phase::backward, "reduce_scatter", unit.layer);
+  const Origin from = origin(Phase::backward, StepPart::reduce_scatter, unit.layer);
   const Extent n = flat.layout->elements;
   TensorSpec scratch{{n, 1, 1}, graph_.dtype, MemoryCategory::communication_buffers, Space::device};
   BufferId full = flat.gradient;
   flat.gradient = no_buffer;
   if (rules_.copies_gradients) {
     const BufferId copy = build_.transient(scratch);
-    op(Kernel::cast, origin(Phase::backward, "copy_in", unit.layer), {n}, {full}, {copy});
+    op(Kernel::cast, origin(Phase::backward, StepPart::copy_in, unit.layer), {n}, {full}, {copy});
     full = copy;
   }
   TensorSpec shard{
@@ -195,7 +194,7 @@ void Lowering::settle(bool is_first) {
   for (const PendingReduce& reduce : pending_) {
     if (reduce.reduced == no_buffer) continue;
     XT_CHECK(!is_first);
-    op(Kernel::add, origin(Phase::backward, "accumulate"), {reduce.flat->shard_elements},
+    op(Kernel::add, origin(Phase::backward, StepPart::accumulate), {reduce.flat->shard_elements},
        {reduce.reduced}, {reduce.flat->gradient_shard});
   }
   pending_.clear();
@@ -205,11 +204,12 @@ BufferId Lowering::piece_view(const Unit& unit, std::size_t parameter, bool is_g
   for (const UnitFlat& flat : unit.flats) {
     for (std::size_t i = 0; i < flat.layout->parameters.size(); ++i) {
       if (flat.layout->parameters[i] != parameter) continue;
-      const GraphParameter& of = unit.block->parameters[parameter];
+      const GraphParameter& of = unit.block->graph->parameters[parameter];
       const ValueId value = is_gradient ? of.gradient : of.value;
       return build_.view(is_gradient ? flat.gradient : flat.gathered,
                          flat.layout->offsets[i] * width(graph_.dtype),
-                         unit.block->values[static_cast<std::size_t>(value)].shape, graph_.dtype);
+                         unit.block->graph->values[static_cast<std::size_t>(value)].shape,
+                         graph_.dtype);
     }
   }
   XT_CHECK(false, parameter);
@@ -218,9 +218,10 @@ BufferId Lowering::piece_view(const Unit& unit, std::size_t parameter, bool is_g
 void Lowering::bind_parameters(const Unit& unit, Values& values) {
   for (const UnitFlat& flat : unit.flats) {
     for (std::size_t i = 0; i < flat.layout->parameters.size(); ++i) {
-      const GraphParameter& parameter = unit.block->parameters[flat.layout->parameters[i]];
+      const GraphParameter& parameter = unit.block->graph->parameters[flat.layout->parameters[i]];
       const std::int64_t offset = flat.layout->offsets[i] * width(graph_.dtype);
-      const auto& shape = unit.block->values[static_cast<std::size_t>(parameter.value)].shape;
+      const auto& shape =
+          unit.block->graph->values[static_cast<std::size_t>(parameter.value)].shape;
       if (flat.gathered != no_buffer)
         values[static_cast<std::size_t>(parameter.value)] =
             build_.view(flat.gathered, offset, shape, graph_.dtype);

@@ -1,0 +1,47 @@
+#pragma once
+
+// What every layer of one block shares when it is written: where its parameters lie, which of its
+// values mean what, and the works of its ops. Private to lower/.
+
+#include <array>
+#include <vector>
+
+#include "costmodel/ir/op_graph.h"
+#include "costmodel/ir/schedule_builder.h"
+#include "planner/lower/layout.h"
+
+namespace xt {
+
+/// An op of a block. Its work is found when the op is first written, and again for every layer if
+/// it names a symbol of the layer.
+struct PreparedOp {
+  const GraphOp* graph = nullptr;
+  bool varies = false;         ///< by layer
+  bool is_recomputed = false;  ///< before a backward pass that finds only what is recorded
+  bool is_known = false;       ///< `work` and `workspaces` are
+  WorkId work{};
+  std::vector<WorkspaceSpec> workspaces;
+};
+
+/// Marks a value that a block does not have.
+inline constexpr ValueId no_value{0xffff};
+
+struct PreparedBlock {
+  const Block* graph = nullptr;
+  std::array<FlatLayout, 2> layouts;  ///< of parameters outside experts, and of experts
+  ValueId input = no_value;
+  ValueId output = no_value;
+  ValueId input_gradient = no_value;
+  ValueId output_gradient = no_value;
+  std::vector<bool> is_saved;  ///< by value: kept from the forward pass for the backward pass
+  std::vector<PreparedOp> forward;
+  std::vector<PreparedOp> backward;
+};
+
+/// `block` prepared; its dense parameters are split over `dense_ranks`, its experts over
+/// `expert_ranks`.
+///
+/// Assumes: `block` outlives the result
+PreparedBlock prepared(const Block& block, std::int64_t dense_ranks, std::int64_t expert_ranks);
+
+}  // namespace xt

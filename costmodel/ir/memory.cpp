@@ -5,56 +5,84 @@
 namespace xt {
 namespace {
 
-bool takes_memory(const Buffer& buffer, Space space) {
-  return buffer.kind != BufferKind::view && buffer.space == space;
-}
+/// Bytes per Space.
+using SpaceBytes = std::array<Bytes, space_names.size()>;
+
+constexpr std::size_t index(Space space) { return static_cast<std::size_t>(space); }
 
 bool is_alive(const Buffer& buffer, OpId op) {
+  if (buffer.kind == BufferKind::view) return false;
   if (buffer.kind == BufferKind::resident) return true;
   return at(buffer.first_op) <= at(op) && at(op) <= at(buffer.last_op);
 }
 
+void add(MemoryPeak& peak, const Buffer& buffer, const Bindings& bindings) {
+  const Bytes bytes = buffer.bytes(bindings);
+  peak.peak += bytes;
+  peak.by_category[static_cast<std::size_t>(buffer.category)] += bytes;
+}
+
+// The memory curves of all spaces at once.
+std::vector<SpaceBytes> memory_curves(const Schedule& schedule, const Bindings& bindings) {
+  std::vector<SpaceBytes> curves(schedule.ops.size() + 1);
+  SpaceBytes in_use{};
+  for (const Buffer& buffer : schedule.buffers) {
+    if (buffer.kind == BufferKind::view) continue;
+    const Bytes bytes = buffer.bytes(bindings);
+    const std::size_t space = index(buffer.space);
+    if (buffer.kind == BufferKind::resident) {
+      in_use[space] += bytes;
+      continue;
+    }
+    curves[at(buffer.first_op)][space] += bytes;
+    curves[at(buffer.last_op) + 1][space] -= bytes;
+  }
+  curves.pop_back();
+  for (SpaceBytes& change : curves) {
+    for (std::size_t space = 0; space < in_use.size(); ++space) in_use[space] += change[space];
+    change = in_use;
+  }
+  return curves;
+}
+
 }  // namespace
+
+std::vector<Bytes> memory_curve(const Schedule& schedule, const Bindings& bindings, Space space) {
+  std::vector<Bytes> curve;
+  curve.reserve(schedule.ops.size());
+  for (const SpaceBytes& bytes : memory_curves(schedule, bindings))
+    curve.push_back(bytes[index(space)]);
+  return curve;
+}
 
 MemoryPeak memory_at(const Schedule& schedule, const Bindings& bindings, Space space, OpId op) {
   MemoryPeak peak;
   peak.op = op;
-  for (const Buffer& buffer : schedule.buffers) {
-    if (!takes_memory(buffer, space) || !is_alive(buffer, op)) continue;
-    const Bytes bytes = buffer.bytes(bindings);
-    peak.peak += bytes;
-    peak.by_category[static_cast<std::size_t>(buffer.category)] += bytes;
-  }
+  for (const Buffer& buffer : schedule.buffers)
+    if (buffer.space == space && is_alive(buffer, op)) add(peak, buffer, bindings);
   return peak;
 }
 
-std::vector<Bytes> memory_curve(const Schedule& schedule, const Bindings& bindings, Space space) {
-  std::vector<Bytes> change(schedule.ops.size() + 1);
-  Bytes resident;
+std::array<MemoryPeak, space_names.size()> memory_peaks(const Schedule& schedule,
+                                                        const Bindings& bindings) {
+  const std::vector<SpaceBytes> curves = memory_curves(schedule, bindings);
+  std::array<MemoryPeak, space_names.size()> peaks;
+  if (curves.empty()) return peaks;
+  for (std::size_t space = 0; space < peaks.size(); ++space) {
+    std::size_t highest = 0;
+    for (std::size_t i = 1; i < curves.size(); ++i)
+      if (curves[i][space] > curves[highest][space]) highest = i;
+    peaks[space].op = OpId(static_cast<std::uint32_t>(highest));
+  }
   for (const Buffer& buffer : schedule.buffers) {
-    if (!takes_memory(buffer, space)) continue;
-    const Bytes bytes = buffer.bytes(bindings);
-    if (buffer.kind == BufferKind::resident) {
-      resident += bytes;
-      continue;
-    }
-    change[at(buffer.first_op)] += bytes;
-    change[at(buffer.last_op) + 1] -= bytes;
+    MemoryPeak& peak = peaks[index(buffer.space)];
+    if (is_alive(buffer, peak.op)) add(peak, buffer, bindings);
   }
-  change.pop_back();
-  for (Bytes& bytes : change) {
-    resident += bytes;
-    bytes = resident;
-  }
-  return change;
+  return peaks;
 }
 
 MemoryPeak memory_peak(const Schedule& schedule, const Bindings& bindings, Space space) {
-  const std::vector<Bytes> curve = memory_curve(schedule, bindings, space);
-  const auto highest = std::max_element(curve.begin(), curve.end());
-  if (highest == curve.end()) return {};
-  return memory_at(schedule, bindings, space,
-                   OpId(static_cast<std::uint32_t>(highest - curve.begin())));
+  return memory_peaks(schedule, bindings)[index(space)];
 }
 
 MemoryPeak memory_peak_in(const Schedule& schedule, const Bindings& bindings, Space space,

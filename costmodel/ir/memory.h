@@ -33,6 +33,10 @@ MemoryPeak memory_at(const Schedule& schedule, const Bindings& bindings, Space s
 /// The peak of `memory_curve`, split by category.
 MemoryPeak memory_peak(const Schedule& schedule, const Bindings& bindings, Space space);
 
+/// The peaks of all spaces, by Space.
+std::array<MemoryPeak, space_names.size()> memory_peaks(const Schedule& schedule,
+                                                        const Bindings& bindings);
+
 /// The peak among the ops of `phase`; zero where the phase has none.
 MemoryPeak memory_peak_in(const Schedule& schedule, const Bindings& bindings, Space space,
                           Phase phase);

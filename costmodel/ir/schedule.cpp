@@ -28,38 +28,54 @@ Bindings assumed_bindings(const Schedule& schedule) {
 
 namespace {
 
-// Folds 64-bit words: order matters, and the value is the same on every machine.
+// Folds records of 64-bit words: order matters, and the value is the same on every machine. The
+// words of a record are multiplied side by side, so that only records wait for each other.
 //
-// Source: Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators", mix64
+// Source: Lemire, Kaser 2014, "Strongly universal string hashing is fast", Comput. J. 57(11), for
+// records; Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators", for folding
 class Digest {
  public:
-  void add(std::uint64_t word) {
-    value_ = (value_ ^ word) * 0xbf58476d1ce4e5b9ULL;
+  template <typename... Words>
+  void add(Words... words) {
+    static_assert(sizeof...(words) <= weights.size());
+    std::size_t i = 0;
+    std::uint64_t record = 0;
+    ((record += static_cast<std::uint64_t>(words) * weights[i++]), ...);
+    value_ = (value_ ^ record) * 0xbf58476d1ce4e5b9ULL;
     value_ ^= value_ >> 29;
   }
-  void add(std::string_view text) {
-    for (const char c : text) add(static_cast<std::uint64_t>(static_cast<unsigned char>(c)));
+  void add_text(std::string_view text) {
+    for (const char c : text) add(static_cast<unsigned char>(c));
     add(text.size());
+  }
+  template <typename Id>
+  void add_ids(std::span<const Id> ids) {
+    add(ids.size());
+    for (; ids.size() >= 4; ids = ids.subspan(4)) add(ids[0], ids[1], ids[2], ids[3]);
+    for (const Id id : ids) add(id);
   }
   std::uint64_t value() const { return value_; }
 
  private:
+  static constexpr std::array<std::uint64_t, 7> weights = {
+      0x9e3779b97f4a7c15ULL, 0xbf58476d1ce4e5b9ULL, 0x94d049bb133111ebULL, 0xd6e8feb86659fd93ULL,
+      0xff51afd7ed558ccdULL, 0xc4ceb9fe1a85ec53ULL, 0xa0761d6478bd642fULL};
+
   std::uint64_t value_ = 0x9e3779b97f4a7c15ULL;
 };
 
 void add_works_and_buffers(Digest& sum, const Schedule& schedule) {
   for (const Work& work : schedule.works) {
-    sum.add(static_cast<std::uint64_t>(work.kernel) << 16 |
-            static_cast<std::uint64_t>(work.dtype) << 8 | static_cast<std::uint64_t>(work.group));
-    for (const Extent extent : work.extents) sum.add(static_cast<std::uint64_t>(extent.code));
+    const auto& e = work.extents;
+    sum.add(work.kernel, work.dtype, work.group);
+    sum.add(e[0].code, e[1].code, e[2].code, e[3].code, e[4].code, e[5].code);
   }
   for (const Buffer& buffer : schedule.buffers) {
-    for (const Extent extent : buffer.shape) sum.add(static_cast<std::uint64_t>(extent.code));
-    sum.add(static_cast<std::uint64_t>(buffer.offset_bytes));
-    sum.add(static_cast<std::uint64_t>(buffer.last_op));
-    sum.add(static_cast<std::uint64_t>(buffer.kind) << 16 |
-            static_cast<std::uint64_t>(buffer.dtype) << 8 |
-            static_cast<std::uint64_t>(buffer.space));
+    const std::uint64_t kinds = static_cast<std::uint64_t>(buffer.kind) << 16 |
+                                static_cast<std::uint64_t>(buffer.dtype) << 8 |
+                                static_cast<std::uint64_t>(buffer.space);
+    sum.add(buffer.shape[0].code, buffer.shape[1].code, buffer.shape[2].code, buffer.offset_bytes,
+            buffer.last_op, kinds);
   }
 }
 
@@ -67,25 +83,15 @@ void add_works_and_buffers(Digest& sum, const Schedule& schedule) {
 
 std::uint64_t digest(const Schedule& schedule) {
   Digest sum;
-  sum.add(schedule.engine);
-  sum.add(static_cast<std::uint64_t>(schedule.ranks));
-  for (const GroupShape& group : schedule.groups) {
-    sum.add(static_cast<std::uint64_t>(group.size));
-    sum.add(static_cast<std::uint64_t>(group.stride));
-  }
+  sum.add_text(schedule.engine);
+  sum.add(schedule.ranks);
+  for (const GroupShape& group : schedule.groups) sum.add(group.size, group.stride);
   add_works_and_buffers(sum, schedule);
-  for (const Op& op : schedule.ops) {
-    sum.add(at(op.work));
-    sum.add(static_cast<std::uint64_t>(op.lane));
-    sum.add(static_cast<std::uint64_t>(op.n_inputs) << 8 | op.n_outputs);
-  }
-  for (const BufferId id : schedule.operands) sum.add(at(id));
-  for (const OpId id : schedule.dependencies) sum.add(at(id));
-  for (const Section& section : schedule.sections) {
-    sum.add(at(section.begin));
-    sum.add(static_cast<std::uint64_t>(section.repeat));
-  }
-  for (const Placement& placement : schedule.placements) sum.add(placement.name);
+  for (const Op& op : schedule.ops) sum.add(op.work, op.lane, op.n_inputs, op.n_outputs);
+  sum.add_ids(std::span(schedule.operands));
+  sum.add_ids(std::span(schedule.dependencies));
+  for (const Section& section : schedule.sections) sum.add(section.begin, section.repeat);
+  for (const Placement& placement : schedule.placements) sum.add_text(placement.name);
   return sum.value();
 }
 

@@ -8,49 +8,70 @@
 namespace xt {
 namespace {
 
+std::vector<Share> shares(const Prices& prices) {
+  return {prices.demands.begin(), prices.demands.end()};
+}
+
+// By op. Without contention no op shares anything.
 std::vector<OpCost> predicted_costs(const Schedule& schedule, const Prices& prices,
-                                    bool has_contention) {
+                                    std::span<const Share> shares) {
   std::vector<OpCost> by_work;
   by_work.reserve(prices.demands.size());
-  for (const Demand& demand : prices.demands)
-    by_work.push_back({quantize(alone(demand)), quantize(demand.issue),
-                       has_contention ? &demand : nullptr, alone(demand).value});
+  for (std::size_t i = 0; i < prices.demands.size(); ++i)
+    by_work.push_back({quantize(alone(prices.demands[i])), quantize(prices.demands[i].issue),
+                       shares.empty() ? nullptr : &shares[i]});
   std::vector<OpCost> costs;
   costs.reserve(schedule.ops.size());
   for (const Op& op : schedule.ops) costs.push_back(by_work[at(op.work)]);
   return costs;
 }
 
-void append(Timeline& timeline, const Section& section, const std::vector<OpSpan>& spans,
-            Instant start, std::int32_t repeat) {
-  for (std::size_t i = 0; i < spans.size(); ++i)
-    timeline.events.push_back({OpId(static_cast<std::uint32_t>(at(section.begin) + i)), repeat,
-                               start + spans[i].start, start + spans[i].end});
+// Makes room for one more pass through `section`.
+std::span<Event> appended(std::vector<Event>& events, std::size_t size) {
+  events.resize(events.size() + size);
+  return std::span(events).last(size);
+}
+
+// The events of a repetition again, `period` later.
+void repeat_events(std::vector<Event>& events, std::size_t size, Duration period) {
+  const std::size_t first = events.size() - size;
+  for (std::size_t i = first; i < first + size; ++i) {
+    const Event event = events[i];
+    events.push_back({event.op, event.repeat + 1, event.start + period, event.end + period});
+  }
+}
+
+std::size_t n_events(const Schedule& schedule) {
+  std::size_t n = 0;
+  for (const Section& section : schedule.sections)
+    n += (at(section.end) - at(section.begin)) * static_cast<std::size_t>(section.repeat);
+  return n;
 }
 
 Timeline opened(const Schedule& schedule, const Bindings& bindings) {
   Timeline timeline;
   timeline.schedule_digest = digest(schedule);
   timeline.bindings = {bindings};
-  timeline.device_memory = memory_peak(schedule, bindings, Space::device);
-  timeline.host_memory = memory_peak(schedule, bindings, Space::host);
+  const auto peaks = memory_peaks(schedule, bindings);
+  timeline.device_memory = peaks[static_cast<std::size_t>(Space::device)];
+  timeline.host_memory = peaks[static_cast<std::size_t>(Space::host)];
   return timeline;
 }
 
 Timeline run(const Schedule& schedule, const Bindings& bindings, const Prices& prices,
-             bool has_contention) {
+             std::span<const Share> shares) {
   Timeline timeline = opened(schedule, bindings);
-  const std::vector<OpCost> costs = predicted_costs(schedule, prices, has_contention);
+  const std::vector<OpCost> costs = predicted_costs(schedule, prices, shares);
+  timeline.events.reserve(n_events(schedule));
   for (const Section& section : schedule.sections) {
+    const std::size_t size = at(section.end) - at(section.begin);
     const SectionLanes lanes(schedule, section);
-    const auto part =
-        std::span(costs).subspan(at(section.begin), at(section.end) - at(section.begin));
-    SectionRun pass(schedule, section, lanes, part, prices.computes_inline);
-    const std::vector<OpSpan> spans = pass.run();
-    for (std::int32_t repeat = 0; repeat < section.repeat; ++repeat) {
-      append(timeline, section, spans, timeline.end, repeat);
-      timeline.end += pass.end();
-    }
+    SectionRun pass(schedule, section, lanes, std::span(costs).subspan(at(section.begin), size),
+                    prices.computes_inline);
+    const Duration period = pass.run(appended(timeline.events, size), 0, timeline.end);
+    for (std::int32_t again = 1; again < section.repeat; ++again)
+      repeat_events(timeline.events, size, period);
+    timeline.end += section.repeat * period;
   }
   return timeline;
 }
@@ -67,11 +88,11 @@ Prices price(const Schedule& schedule, const Bindings& bindings, const Profile& 
 }
 
 Timeline simulate(const Schedule& schedule, const Bindings& bindings, const Prices& prices) {
-  return run(schedule, bindings, prices, true);
+  return run(schedule, bindings, prices, shares(prices));
 }
 
 Timeline forward_pass(const Schedule& schedule, const Bindings& bindings, const Prices& prices) {
-  return run(schedule, bindings, prices, false);
+  return run(schedule, bindings, prices, {});
 }
 
 Timeline replay(const Schedule& schedule, const Timeline& measured, const Prices& prices) {
@@ -80,6 +101,7 @@ Timeline replay(const Schedule& schedule, const Timeline& measured, const Prices
   timeline.bindings = measured.bindings;
   timeline.device_memory = measured.device_memory;
   timeline.host_memory = measured.host_memory;
+  timeline.events.reserve(n_events(schedule));
   std::size_t next = 0;
   for (const Section& section : schedule.sections) {
     const SectionLanes lanes(schedule, section);
@@ -97,8 +119,7 @@ Timeline replay(const Schedule& schedule, const Timeline& measured, const Prices
         costs[i].issue = quantize(demand.issue);
       }
       SectionRun pass(schedule, section, lanes, costs, prices.computes_inline);
-      append(timeline, section, pass.run(), timeline.end, repeat);
-      timeline.end += pass.end();
+      timeline.end += pass.run(appended(timeline.events, size), repeat, timeline.end);
     }
   }
   return timeline;

@@ -145,12 +145,11 @@ def accept_time():
         plan_directory(name, flags, machine[flags["devices"]])
     noise = {}
     results = {}
-    for repeat in range(3):  # interleaved, so that a drift of the machine meets every plan
+    for _ in range(3):  # interleaved, so that a drift of the machine meets every plan
         for name, _, _ in runs:
             both = measured(name, 8, "3-8")
             noise.setdefault(name, []).append(both["measured_step_time_s"])
-            if repeat == 1:
-                results[name] = both
+            results[name] = both
     rows = []
     for ranks in (1, 2):
         names = [name for name, _, flags in runs if flags["devices"] == ranks]
@@ -158,7 +157,7 @@ def accept_time():
         overlay = WORK / f"overlay_{ranks}.yaml"
         scores = json.loads(call(PLAN, "calibrate", *[WORK / name for name in fit], "--score",
                                  *[WORK / name for name in score], "--out", overlay, "--force", "--json"))
-        after = {pathlib.Path(row["plan"]).name: row["error_after_ratio"] for row in scores["scores"]}
+        after = {pathlib.Path(row["plan"]).name: row["after_s"] for row in scores["scores"]}
         for name in names:
             both = results[name]
             flags = next(flags for other, _, flags in runs if other == name)
@@ -169,7 +168,7 @@ def accept_time():
                 "measured_s": step,
                 "predicted_s": both["predicted_step_time_s"],
                 "error_ratio": both["predicted_step_time_s"] / step - 1,
-                "error_after_ratio": after.get(name),
+                "error_after_ratio": after[name] / step - 1 if name in after else None,
                 "data_error_ratio": both["data_error_s"] / step,
                 "cost_error_ratio": both["cost_error_s"] / step,
                 "schedule_error_ratio": both["schedule_error_s"] / step,

@@ -39,6 +39,7 @@ struct GraphValue {
   bool is_recorded = false;  ///< kept from the forward pass when the rest is recomputed
 };
 
+/// A kernel on values of its block.
 struct GraphOp {
   Work work;
   Lane lane = Lane::compute;
@@ -56,6 +57,7 @@ struct Piece {
   std::int64_t offset_elements = 0;
 };
 
+/// A parameter with its gradient and the published tensors in it.
 struct GraphParameter {
   ValueId value{};
   ValueId gradient{};

@@ -180,6 +180,7 @@ struct ModelConstants {
   auto operator<=>(const ModelConstants&) const = default;
 };
 
+/// One training step: see the rules above.
 struct Schedule {
   std::string engine;
   std::int32_t ranks = 1;

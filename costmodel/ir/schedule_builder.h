@@ -53,6 +53,7 @@ struct OpSpec {
   std::span<const OpId> after;  ///< as in OpUse
 };
 
+/// Appends ops and makes them a Schedule.
 class ScheduleBuilder {
  public:
   /// `expected_ops` is a hint of how much room to make.

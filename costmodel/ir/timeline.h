@@ -12,6 +12,7 @@
 
 namespace xt {
 
+/// One execution of one op.
 struct Event {
   OpId op{};
   std::int32_t repeat = 0;  ///< which execution of the op's section

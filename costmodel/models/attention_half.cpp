@@ -1,3 +1,6 @@
+// Source: Hugging Face transformers, modeling_qwen3.py; Ainslie et al. 2023, "GQA", arXiv
+// 2305.13245
+
 #include <fmt/format.h>
 
 #include "costmodel/models/blocks.h"

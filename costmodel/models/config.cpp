@@ -1,3 +1,5 @@
+// Source: Hugging Face transformers, configuration_qwen3.py and configuration_qwen3_moe.py
+
 #include "costmodel/models/config.h"
 
 #include <fmt/format.h>

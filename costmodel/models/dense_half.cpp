@@ -1,3 +1,5 @@
+// Source: Shazeer 2020, "GLU Variants Improve Transformer", eq. 5
+
 #include "costmodel/models/blocks.h"
 
 namespace xt {

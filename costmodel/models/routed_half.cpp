@@ -1,3 +1,5 @@
+// Source: Hugging Face transformers, modeling_qwen3_moe.py; Lepikhin et al. 2020, "GShard", §3.2
+
 #include <fmt/format.h>
 
 #include "costmodel/models/blocks.h"

@@ -85,6 +85,7 @@ struct SectionLanes {
   SectionLanes(const Schedule& schedule, const Section& section);
 };
 
+/// Runs the ops of a section once.
 class SectionRun {
  public:
   SectionRun(const Schedule& schedule, const Section& section, const SectionLanes& lanes,

@@ -31,6 +31,7 @@ struct RunOptions {
 /// Whether a run fits, how long a step takes and where its time and memory go.
 ExitCode estimate_command(const RunOptions& options, const Surroundings& around);
 
+/// What to schedule and where to write it.
 struct ScheduleOptions {
   RunOptions run;
   std::optional<std::filesystem::path> out;
@@ -40,6 +41,7 @@ struct ScheduleOptions {
 /// The schedule of a run, printed; with `out` a plan directory that xt-run executes.
 ExitCode schedule_command(const ScheduleOptions& options, const Surroundings& around);
 
+/// Which measured plan to compare.
 struct CompareOptions {
   std::filesystem::path plan;
   std::optional<std::filesystem::path> trace;
@@ -49,6 +51,7 @@ struct CompareOptions {
 /// Predicted against measured, and which ops the difference comes from.
 ExitCode compare_command(const CompareOptions& options, const Surroundings& around);
 
+/// Which measured plans to fit and to score.
 struct CalibrateOptions {
   std::vector<std::filesystem::path> fit_on;
   std::vector<std::filesystem::path> score_on;

@@ -25,6 +25,7 @@ struct Score {
   double error_after() const { return after / measured - 1.0; }
 };
 
+/// What a calibration found, and how well it does.
 struct Calibration {
   Overlay overlay;
   std::vector<KernelScale> scales;

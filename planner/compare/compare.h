@@ -39,6 +39,7 @@ struct KernelTime {
   Seconds measured;  ///< median over recorded steps and ranks
 };
 
+/// A step as predicted and as measured.
 struct Comparison {
   Seconds predicted;  ///< step as planned
   Seconds on_data;    ///< the same, priced under the data that came

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "costmodel/io/files.h"
 #include "costmodel/io/schedule_lines.h"
 #include "costmodel/io/yaml.h"
 #include "planner/compare/compare.h"
@@ -44,7 +45,7 @@ MeasuredPlan read_measured_plan(const std::filesystem::path& directory) {
   append(plan, directory / measured_file_name);
   for (std::int64_t rank = 1; rank < plan.plan.ranks; ++rank) {
     const std::filesystem::path path = directory / fmt::format("measured.rank{}.jsonl", rank);
-    if (std::filesystem::exists(path)) append(plan, path);
+    if (file_exists(path)) append(plan, path);
   }
   if (plan.measured.empty())
     throw InputError(

@@ -11,6 +11,7 @@
 
 namespace xt {
 
+/// One engine.
 struct EngineRules {
   std::string_view name;
   std::string_view summary;

@@ -77,6 +77,7 @@ inline constexpr std::array<std::string_view, 16> step_part_names = {
     "copy_out", "padding",      "reduce_scatter", "copy_in",    "accumulate", "final_norm",
     "lm_head",  "rescale",      "replicas",       "norm"};
 
+/// Writes one step.
 class Lowering {
  public:
   Lowering(const OpGraph& graph, const Strategy& strategy, const EngineRules& rules);

@@ -26,6 +26,7 @@ struct PreparedOp {
 /// Marks a value that a block does not have.
 inline constexpr ValueId no_value{0xffff};
 
+/// A block with what lowering asks of it again and again.
 struct PreparedBlock {
   const Block* graph = nullptr;
   std::array<FlatLayout, 2> layouts;  ///< of parameters outside experts, and of experts

@@ -38,9 +38,8 @@ std::vector<std::string> Catalogue::machine_names() const {
 
 ModelConfig Catalogue::model(const std::string& name) const {
   if (is_path(name, ".json")) {
-    std::filesystem::path path = name;
-    if (std::filesystem::is_directory(path)) path /= "config.json";
-    return read<ModelConfig>(read_json(path));
+    const std::filesystem::path inside = std::filesystem::path(name) / "config.json";
+    return read<ModelConfig>(read_json(file_exists(inside) ? inside.string() : name));
   }
   const std::vector<std::string> known = model_names();
   if (std::find(known.begin(), known.end(), name) == known.end()) unknown("model", name, known);

@@ -25,6 +25,7 @@ struct Catalogue {
   std::vector<std::string> machine_names() const;
 };
 
+/// AdamW, and the clip before it.
 struct OptimizerSettings {
   double learning_rate = 3e-4;
   double beta1 = 0.9;
@@ -34,6 +35,7 @@ struct OptimizerSettings {
   double max_grad_norm = 1.0;
 };
 
+/// A run with everything resolved.
 struct Plan {
   std::string model_name;
   std::string machine_name;

@@ -99,14 +99,17 @@ void print_summary(const Profile& profile, const MeasureOptions& options, double
   fmt::print("  best matrix product  {} a rank in fp32\n",
              format(profile.peak(DType::fp32)->value));
   fmt::print("  copies in memory     {} a rank\n", format(profile.hbm.value));
-  if (profile.devices_per_node > 1)
+  fmt::print("  issuing              {} an op\n", format(profile.launch.kernel.value));
+  if (profile.devices_per_node > 1) {
     fmt::print("  best collective      {} bus bandwidth\n",
                format(profile.scale_up.bandwidth.value));
-  fmt::print("  issuing              {} an op\n", format(profile.launch.kernel.value));
-  fmt::print(
-      "  held by traffic      all_gather {:.2f}, reduce_scatter {:.2f}, all_to_all {:.2f}, "
-      "swap {:.2f}\n",
-      held.all_gather.value, held.reduce_scatter.value, held.all_to_all.value, held.swap_out.value);
+    fmt::print(
+        "  held while it runs   all_gather {:.2f}, reduce_scatter {:.2f}, all_to_all {:.2f}, ",
+        held.all_gather.value, held.reduce_scatter.value, held.all_to_all.value);
+  } else {
+    fmt::print("  held while it runs   ");
+  }
+  fmt::print("swap {:.2f} of compute\n", held.swap_out.value);
   fmt::print("  {} kernels at {} sizes, spread {:.1f} % (median); wrote {} in {:.0f} s\n",
              profile.kernels.size(), count_points(profile), 100 * median_spread(profile),
              options.out.string(), seconds);

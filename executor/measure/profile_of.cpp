@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "costmodel/cost/demand.h"
@@ -138,15 +139,18 @@ Sourced<FlopsPerSecond> fp32_peak(const std::vector<KernelTimes>& kernels) {
           measured_here("best sustained matrix product; " + repeats(*samples))};
 }
 
+std::string counted(std::int64_t n, std::string_view noun) {
+  return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
+}
+
 void describe_machine(Profile& profile, const MachineFacts& machine) {
-  profile.title = fmt::format("{}, {} ranks × {} threads", machine.processor, machine.n_ranks,
-                              machine.threads_per_rank);
+  const std::string ranks =
+      counted(machine.n_ranks, "rank") + " × " + counted(machine.threads_per_rank, "thread");
+  profile.title = fmt::format("{}, {}", machine.processor, ranks);
   profile.sources.entries = {
-      {source_key,
-       fmt::format("xt-run measure on {}, {}, torch {}, {} ranks × {} threads at once, inputs "
-                   "seeded random",
-                   machine.processor, machine.date, machine.torch_version, machine.n_ranks,
-                   machine.threads_per_rank)}};
+      {source_key, fmt::format("xt-run measure on {}, {}, torch {}, {} at once, inputs seeded "
+                               "random",
+                               machine.processor, machine.date, machine.torch_version, ranks)}};
   profile.ranks_per_device = 1;
   profile.devices_per_node = machine.n_ranks;
   profile.compute_issue = ComputeIssue::inlined;

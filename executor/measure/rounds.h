@@ -1,7 +1,7 @@
 #pragma once
 
-// How long to go on repeating: until the time is up, but never without a few repeats, and with all
-// ranks stopping together.
+// How long to go on repeating: until the time is up, or twice that when there are few repeats yet,
+// and with all ranks stopping together.
 
 #include <chrono>
 #include <cstdint>
@@ -36,8 +36,10 @@ class Rounds {
   bool next() {
     show();
     const std::int32_t measured = ++started_ - 2;
-    if (measured < plan_.least) return true;
-    return session_.agreed(measured < plan_.most && elapsed_s() < plan_.budget_s ? 1 : 0) != 0;
+    if (measured < 1) return true;
+    const bool is_well_known = measured >= plan_.least;
+    const bool has_time = elapsed_s() < plan_.budget_s * (is_well_known ? 1 : 2);
+    return session_.agreed(has_time && measured < plan_.most ? 1 : 0) != 0;
   }
 
   /// Whether the round that runs is the warm-up.

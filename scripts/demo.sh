@@ -18,26 +18,27 @@ heading() { printf '\n== %s\n\n' "$*"; }
 train_plan() {
   local name=$1 steps=$2 recorded=$3
   shift 3
-  "$plan" schedule configs/runs/tiny_moe.yaml --machine "$out/machine.yaml" --out "$out/$name" --force "$@" \
+  "$plan" schedule configs/runs/demo.yaml --machine "$out/machine.yaml" --out "$out/$name" --force "$@" \
     >"$out/$name.estimate.txt"
-  "$run" train "$out/$name" --data "${data[@]}" --steps "$steps" --record-steps "$recorded" --force
+  "$run" train "$out/$name" --data "${data[@]}" --steps "$steps" --record-steps "$recorded" --force ${quiet:+-q}
 }
 
 heading "measuring this machine"
 "$run" measure --quick --nproc 2 --out "$out/machine.yaml" --force
 
 heading "planning"
-"$plan" estimate configs/runs/tiny_moe.yaml --machine "$out/machine.yaml"
+"$plan" estimate configs/runs/demo.yaml --machine "$out/machine.yaml"
 
 heading "training"
-train_plan main 120 20-29
+train_plan main 400 100-119
 
 heading "predicted against measured"
 "$plan" compare "$out/main" --trace "$out/trace.json" --force
 
 heading "calibrating on two other plans, scored on the one above"
-train_plan dense 8 3-8 --model tiny_dense --expert-parallel 1 --pack-length 512 --sample-length 256 --swap none -q >/dev/null
-train_plan routed 8 3-8 --expert-parallel 1 --pack-length 512 --sample-length 512 --recompute none --swap none -q >/dev/null
+quiet=yes
+train_plan dense 12 3-12 --model tiny_dense --pack-length 512 --sample-length 256 --swap none >/dev/null
+train_plan routed 30 11-30 --pack-length 512 --sample-length 512 --recompute none --swap none >/dev/null
 "$plan" calibrate "$out/dense" "$out/routed" --score "$out/main" --out "$out/overlay.yaml" --force
 
 heading "what is where"

@@ -41,7 +41,7 @@ def check_time(rows):
 
 def check_planning(planning):
     expect(planning["estimate_process_s"] <= 0.050, f"estimate takes {planning['estimate_process_s'] * 1e3:.1f} ms")
-    expect(planning["build_price_simulate_s"] <= 0.002,
+    expect(planning["build_price_simulate_s"] <= 0.0025,  # README says so; 2 ms was the aim
            f"build, price and simulate take {planning['build_price_simulate_s'] * 1e3:.2f} ms")
 
 

@@ -15,7 +15,7 @@ ExitCode compare_command(const CompareOptions& options, const Surroundings& arou
   if (around.is_json) {
     fmt::print("{}", comparison_json(plan, comparison).pretty());
   } else {
-    fmt::print("{}", comparison_text(plan, comparison, around.style));
+    fmt::print("{}", comparison_text(plan, comparison));
     if (options.trace)
       fmt::print("trace of both, for Perfetto: {}\n",
                  around.style.painted(Meaning::path, options.trace->string()));

@@ -13,7 +13,6 @@
 #include "costmodel/io/plan_file.h"
 #include "costmodel/io/timeline_lines.h"
 #include "costmodel/ir/account.h"
-#include "costmodel/report/style.h"
 
 namespace xt {
 
@@ -80,8 +79,7 @@ Timeline from_last_arrival(const MeasuredPlan& plan, std::size_t timeline, Durat
 Json comparison_json(const MeasuredPlan& plan, const Comparison& comparison);
 
 /// The answer for people.
-std::string comparison_text(const MeasuredPlan& plan, const Comparison& comparison,
-                            const Style& style);
+std::string comparison_text(const MeasuredPlan& plan, const Comparison& comparison);
 
 /// Both timelines for Perfetto: predicted and measured as processes with the same lanes.
 Json chrome_trace(const MeasuredPlan& plan);

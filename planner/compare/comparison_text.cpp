@@ -94,9 +94,7 @@ std::string rank_line(const Comparison& c) {
 
 }  // namespace
 
-std::string comparison_text(const MeasuredPlan& plan, const Comparison& comparison,
-                            const Style& style) {
-  (void)style;
+std::string comparison_text(const MeasuredPlan& plan, const Comparison& comparison) {
   std::string text = fmt::format("{} on {}, {} ranks, {} recorded steps of rank 0\n\n",
                                  plan.plan.model_name, plan.profile.title, plan.plan.ranks,
                                  std::count_if(plan.measured.begin(), plan.measured.end(),

@@ -41,8 +41,11 @@ def check_time(rows):
 
 def check_planning(planning):
     expect(planning["estimate_process_s"] <= 0.050, f"estimate takes {planning['estimate_process_s'] * 1e3:.1f} ms")
-    expect(planning["build_price_simulate_s"] <= 0.0025,  # README says so; 2 ms was the aim
-           f"build, price and simulate take {planning['build_price_simulate_s'] * 1e3:.2f} ms")
+    in_process = planning["build_price_simulate_s"]
+    readme = (pathlib.Path(__file__).resolve().parents[2] / "README.md").read_text()
+    says_missed = f"{in_process * 1e3:.1f} ms; the aim of 2 ms is missed" in readme
+    expect((in_process <= 0.002) != says_missed,
+           f"build, price and simulate take {in_process * 1e3:.2f} ms of 2 ms, and README does not say so")
 
 
 # A part is asserted on once it has been run; README says which have not.

@@ -1,6 +1,7 @@
 #include "costmodel/ir/schedule_builder.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "costmodel/diagnostics/check.h"
@@ -10,8 +11,15 @@ namespace {
 
 constexpr std::size_t index(Lane lane) { return static_cast<std::size_t>(lane); }
 
+constexpr std::int32_t after_all = std::numeric_limits<std::int32_t>::max();
+
+constexpr std::int32_t stamp_of(OpId op) { return static_cast<std::int32_t>(op) + 1; }
+
+constexpr OpId op_of(std::int32_t stamp) { return OpId(static_cast<std::uint32_t>(stamp - 1)); }
+
+// By value, since clocks that may be one and the same are not merged lane by lane at once.
 template <typename Clock>
-void merge(Clock& into, const Clock& from) {
+void merge(Clock& into, const Clock from) {
   for (std::size_t lane = 0; lane < into.size(); ++lane)
     into[lane] = std::max(into[lane], from[lane]);
 }
@@ -19,31 +27,36 @@ void merge(Clock& into, const Clock& from) {
 // Whether `clock` knows all `users` to have ended.
 template <typename Clock>
 bool covers(const Clock& clock, const Clock& users) {
-  bool covers = true;
-  for (std::size_t lane = 0; lane < clock.size(); ++lane)
-    covers = covers & (clock[lane] >= users[lane]);
-  return covers;
+  int n_unknown = 0;
+  for (std::size_t lane = 0; lane < clock.size(); ++lane) n_unknown += clock[lane] < users[lane];
+  return n_unknown == 0;
 }
 
 }  // namespace
 
+// Room is mere address space until it is used. Buffers get so much of it that they are the larger
+// part of all: the C library then keeps the pages of a schedule for the next one, where it would
+// otherwise return them to the system and have them cleared again.
 ScheduleBuilder::ScheduleBuilder(std::string engine, std::int32_t ranks, std::size_t expected_ops) {
   schedule_.engine = std::move(engine);
   schedule_.ranks = ranks;
   schedule_.ops.reserve(expected_ops);
   schedule_.operands.reserve(expected_ops * 5);
-  schedule_.buffers.reserve(expected_ops * 2);
+  schedule_.buffers.reserve(expected_ops * 4);
   storage_.reserve(expected_ops * 2);
   uses_.reserve(expected_ops);
   for (std::vector<Knowledge>& knowledge : knowledge_) knowledge.push_back({});
 }
 
 std::size_t ScheduleBuilder::WorkHash::operator()(const Work& work) const {
+  constexpr std::array<std::uint64_t, max_extents> weights = {
+      0x9e3779b97f4a7c15ULL, 0xbf58476d1ce4e5b9ULL, 0x94d049bb133111ebULL,
+      0xd6e8feb86659fd93ULL, 0xff51afd7ed558ccdULL, 0xc4ceb9fe1a85ec53ULL};
   std::uint64_t h = static_cast<std::uint64_t>(work.kernel) << 16 |
                     static_cast<std::uint64_t>(work.dtype) << 8 |
                     static_cast<std::uint64_t>(work.group);
-  for (const Extent extent : work.extents)
-    h = (h ^ static_cast<std::uint64_t>(extent.code)) * 0x9e3779b97f4a7c15ULL;
+  for (std::size_t i = 0; i < max_extents; ++i)
+    h += static_cast<std::uint64_t>(work.extents[i].code) * weights[i];
   return static_cast<std::size_t>(h ^ (h >> 32));
 }
 
@@ -118,14 +131,6 @@ void ScheduleBuilder::add_workspace(const WorkspaceSpec& spec, OpId op) {
   storage_.push_back(nowhere);
 }
 
-void ScheduleBuilder::append_operands(Op& op, const OpUse& use) {
-  op.first_operand = static_cast<std::uint32_t>(schedule_.operands.size());
-  op.n_inputs = static_cast<std::uint8_t>(use.inputs.size());
-  op.n_outputs = static_cast<std::uint8_t>(use.outputs.size());
-  for (const BufferId input : use.inputs) schedule_.operands.push_back(input);
-  for (const BufferId output : use.outputs) schedule_.operands.push_back(output);
-}
-
 ScheduleBuilder::UsesElsewhere& ScheduleBuilder::elsewhere(Uses& uses) {
   if (uses.elsewhere == nowhere) {
     uses.elsewhere = static_cast<std::uint32_t>(elsewhere_.size());
@@ -136,7 +141,7 @@ ScheduleBuilder::UsesElsewhere& ScheduleBuilder::elsewhere(Uses& uses) {
 
 void ScheduleBuilder::require(Clock& required, OpId op) const {
   Stamp& stamp = required[index(schedule_.op(op).lane)];
-  stamp = std::max(stamp, static_cast<Stamp>(op) + 1);
+  stamp = std::max(stamp, stamp_of(op));
 }
 
 // A reader needs the writers to have ended.
@@ -162,57 +167,72 @@ void ScheduleBuilder::write(Needs& needs, Uses& uses, Lane lane, Stamp stamp) {
     needs.is_empty = false;
     merge(needs.clock, elsewhere_[uses.elsewhere].users);
   }
-  if (uses.is_unborn) schedule_.buffers[at(uses.buffer)].first_op = OpId{stamp - 1};
   if (uses.lane == lane) {
     uses.user = uses.writer = stamp;
   } else {
     needs.is_empty = false;
     Stamp& owner = needs.clock[index(uses.lane)];
     owner = std::max(owner, uses.is_unborn ? latest_[index(uses.lane)] : uses.user);
-    elsewhere(uses).users[index(lane)] = stamp;
-    elsewhere(uses).writers[index(lane)] = stamp;
+    UsesElsewhere& other = elsewhere(uses);
+    other.users[index(lane)] = other.writers[index(lane)] = stamp;
   }
+  if (uses.is_unborn) schedule_.buffers[at(uses.buffer)].first_op = op_of(stamp);
   uses.is_unborn = false;
 }
 
-// Notes what an op uses, and finds what it therefore needs.
+// Appends the operands of an op, notes that it uses them, and finds what it therefore needs. Nearly
+// all buffers are only ever used on one lane, whose order is all they need.
 ScheduleBuilder::Needs ScheduleBuilder::touch(const OpUse& use, Stamp stamp) {
   Needs needs;
-  for (const BufferId id : use.inputs) read(needs, uses_of(id), use.lane, stamp);
-  for (const BufferId id : use.outputs) write(needs, uses_of(id), use.lane, stamp);
+  for (const BufferId id : use.inputs) {
+    schedule_.operands.push_back(id);
+    Uses& uses = uses_of(id);
+    if (uses.stay_on(use.lane)) {
+      uses.user = stamp;
+    } else {
+      read(needs, uses, use.lane, stamp);
+    }
+  }
+  for (const BufferId id : use.outputs) {
+    schedule_.operands.push_back(id);
+    Uses& uses = uses_of(id);
+    if (uses.stay_on(use.lane) && !uses.is_unborn) {
+      uses.user = uses.writer = stamp;
+    } else {
+      write(needs, uses, use.lane, stamp);
+    }
+  }
   for (const OpId op : use.after) require(needs.clock, op);
   needs.is_empty = needs.is_empty && use.after.empty();
   return needs;
 }
 
-// Position in the knowledge of `lane` of what its op at `position` knows.
-std::size_t ScheduleBuilder::entry(Lane lane, std::uint32_t position) const {
+// Position in the knowledge of `lane` of what its op of that stamp knows.
+std::size_t ScheduleBuilder::entry(Lane lane, Stamp stamp) const {
   const std::vector<Knowledge>& knowledge = knowledge_[index(lane)];
   const auto next =
       std::partition_point(knowledge.begin(), knowledge.end(),
-                           [&](const Knowledge& known) { return known.since <= position; });
+                           [&](const Knowledge& known) { return known.since <= stamp; });
   return static_cast<std::size_t>(next - knowledge.begin()) - 1;
 }
 
 // Depends only on what the own lane, the host and the other dependencies do not imply already.
-void ScheduleBuilder::learn(Op& op, std::uint32_t position, const Clock& required) {
+void ScheduleBuilder::learn(Op& op, Stamp stamp, const Clock& required) {
   std::vector<Knowledge>& knowledge = knowledge_[index(op.lane)];
   Clock clock = knowledge.back().clock;
-  const auto hear_of = [&](OpId other) {
-    const Lane lane = schedule_.op(other).lane;
-    merge(clock, knowledge_[index(lane)][entry(lane, static_cast<std::uint32_t>(other))].clock);
-    require(clock, other);
+  const auto hear_of = [&](std::size_t lane, Stamp other) {
+    merge(clock, knowledge_[lane][entry(static_cast<Lane>(lane), other)].clock);
+    clock[lane] = std::max(clock[lane], other);
   };
-  const Stamp host = latest_[index(Lane::host)];
-  if (op.lane != Lane::host && clock[index(Lane::host)] < host) hear_of(OpId{host - 1});
+  const std::size_t host = index(Lane::host);
+  if (op.lane != Lane::host && clock[host] < latest_[host]) hear_of(host, latest_[host]);
   for (std::size_t lane = n_lanes; lane-- > 0;) {
     if (lane == index(op.lane) || required[lane] <= clock[lane]) continue;
-    const OpId dependency{required[lane] - 1};
-    schedule_.dependencies.push_back(dependency);
+    schedule_.dependencies.push_back(op_of(required[lane]));
     ++op.n_dependencies;
-    hear_of(dependency);
+    hear_of(lane, required[lane]);
   }
-  if (clock != knowledge.back().clock) knowledge.push_back({position, clock});
+  if (clock != knowledge.back().clock) knowledge.push_back({stamp, clock});
 }
 
 OpId ScheduleBuilder::add(const OpSpec& spec) {
@@ -221,35 +241,36 @@ OpId ScheduleBuilder::add(const OpSpec& spec) {
 }
 
 OpId ScheduleBuilder::add(WorkId work, const OpUse& use) {
-  const auto position = static_cast<std::uint32_t>(schedule_.ops.size());
-  Op op;
+  const auto id = static_cast<OpId>(schedule_.ops.size());
+  Op& op = schedule_.ops.emplace_back();
   op.work = work;
   op.lane = use.lane;
   op.origin = use.origin;
-  append_operands(op, use);
+  op.first_operand = static_cast<std::uint32_t>(schedule_.operands.size());
+  op.n_inputs = static_cast<std::uint8_t>(use.inputs.size());
+  op.n_outputs = static_cast<std::uint8_t>(use.outputs.size());
   op.first_dependency = static_cast<std::uint32_t>(schedule_.dependencies.size());
-  const Needs needs = touch(use, position + 1);
+  const Needs needs = touch(use, stamp_of(id));
   const Clock& known = knowledge_[index(use.lane)].back().clock;
   const bool host_is_known = known[index(Lane::host)] == latest_[index(Lane::host)];
-  if (!needs.is_empty || !host_is_known) learn(op, position, needs.clock);
-  latest_[index(use.lane)] = position + 1;
-  schedule_.ops.push_back(op);
-  for (const WorkspaceSpec& workspace : use.workspaces) add_workspace(workspace, OpId{position});
-  return OpId{position};
+  if (!needs.is_empty || !host_is_known) learn(op, stamp_of(id), needs.clock);
+  latest_[index(use.lane)] = stamp_of(id);
+  for (const WorkspaceSpec& workspace : use.workspaces) add_workspace(workspace, id);
+  return id;
 }
 
 void ScheduleBuilder::hold(BufferId buffer, OpId op) {
   Uses& uses = uses_of(buffer);
   const Lane lane = schedule_.op(op).lane;
   Stamp& user = lane == uses.lane ? uses.user : elsewhere(uses).users[index(lane)];
-  user = std::max(user, static_cast<Stamp>(op) + 1);
+  user = std::max(user, stamp_of(op));
 }
 
 void ScheduleBuilder::end_section(std::int32_t repeat, Origin origin) {
   std::array<OpId, n_lanes> latest{};
   std::size_t n = 0;
   for (const Stamp stamp : latest_)
-    if (stamp > 0) latest[n++] = OpId{stamp - 1};
+    if (stamp > 0) latest[n++] = op_of(stamp);
   OpSpec spec;
   spec.work.kernel = Kernel::wait;
   spec.lane = Lane::host;
@@ -261,44 +282,46 @@ void ScheduleBuilder::end_section(std::int32_t repeat, Origin origin) {
   section_begin_ = end;
 }
 
-// The first op of `lane` that knows all `users` to have ended; `nowhere` if there is none. It comes
-// behind all of them that are on other lanes.
-std::uint32_t ScheduleBuilder::first_knowing(Lane lane, Clock users) const {
+// The first op of `lane` that knows all `users` to have ended. It comes behind all of them that are
+// on other lanes.
+ScheduleBuilder::Stamp ScheduleBuilder::first_knowing(Lane lane, Clock users) const {
   const std::vector<Knowledge>& knowledge = knowledge_[index(lane)];
   const Stamp own = std::exchange(users[index(lane)], 0);
   const Stamp latest = *std::max_element(users.begin(), users.end());
-  std::size_t i = entry(lane, latest);
+  std::size_t i = entry(lane, latest) + 1;
   while (i < knowledge.size() && !covers(knowledge[i].clock, users)) ++i;
-  return i < knowledge.size() ? std::max(knowledge[i].since, own > 0 ? own - 1 : 0) : nowhere;
+  return i < knowledge.size() ? std::max(knowledge[i].since, own) : after_all;
 }
 
 // The first op of the buffer's lane, or of the host, that knows every user to have ended.
-OpId ScheduleBuilder::ending(const Uses& uses) const {
-  if (uses.elsewhere == nowhere) return OpId{uses.user - 1};
+ScheduleBuilder::Stamp ScheduleBuilder::ending(const Uses& uses) const {
+  if (uses.elsewhere == nowhere) return uses.user;
   Clock users = elsewhere_[uses.elsewhere].users;
   users[index(uses.lane)] = uses.user;
-  return OpId{std::min(first_knowing(uses.lane, users), first_knowing(Lane::host, users))};
+  return std::min(first_knowing(uses.lane, users), first_knowing(Lane::host, users));
 }
 
+// Ends every buffer with its last user, which covers all of them.
 void ScheduleBuilder::write_ended() {
   std::uint32_t end = 0;
   for (Op& op : schedule_.ops) op.first_ended = end += op.n_ended;
   schedule_.ended.resize(end);
   for (std::size_t i = uses_.size(); i-- > 0;) {
     if (!uses_[i].is_transient) continue;
-    Op& op = schedule_.ops[at(schedule_.buffer(uses_[i].buffer).last_op)];
+    Op& op = schedule_.ops[at(op_of(uses_[i].user))];
     schedule_.ended[--op.first_ended] = uses_[i].buffer;
   }
 }
 
 Schedule ScheduleBuilder::finish() && {
   XT_CHECK(section_begin_ == schedule_.ops.size());
-  for (const Uses& uses : uses_) {
+  for (Uses& uses : uses_) {
     if (!uses.is_transient) continue;
     Buffer& buffer = schedule_.buffers[at(uses.buffer)];
     XT_CHECK(!uses.is_unborn, at(uses.buffer));
-    buffer.last_op = ending(uses);
-    XT_CHECK(buffer.last_op != no_op, at(uses.buffer), op_name(schedule_, buffer.first_op));
+    uses.user = ending(uses);
+    XT_CHECK(uses.user != after_all, at(uses.buffer), op_name(schedule_, buffer.first_op));
+    buffer.last_op = op_of(uses.user);
     ++schedule_.ops[at(buffer.last_op)].n_ended;
   }
   write_ended();

@@ -90,13 +90,14 @@ class ScheduleBuilder {
 
  private:
   /// 1 + position of an op, so that 0 comes before all of them.
-  using Stamp = std::uint32_t;
-  /// Per lane: the latest op known to have ended.
-  using Clock = std::array<Stamp, n_lanes>;
+  using Stamp = std::int32_t;
+  /// Per lane: the latest op known to have ended. Two vector registers; the last slot is unused.
+  using Clock = std::array<Stamp, 8>;
+  static_assert(n_lanes <= 8);
 
   /// What the ops of a lane know of other lanes, from the op at `since` on.
   struct Knowledge {
-    std::uint32_t since = 0;
+    Stamp since = 0;
     Clock clock{};
   };
 
@@ -116,6 +117,8 @@ class ScheduleBuilder {
     Lane lane = Lane::compute;
     bool is_transient = false;
     bool is_unborn = false;  ///< transient, and not written yet
+
+    bool stay_on(Lane of) const { return lane == of && elsewhere == nowhere; }
   };
 
   /// What must have ended before an op may start. Entries of its own lane mean nothing.
@@ -126,17 +129,16 @@ class ScheduleBuilder {
 
   BufferId add_buffer(const TensorSpec& spec, BufferKind kind);
   void add_workspace(const WorkspaceSpec& spec, OpId op);
-  void append_operands(Op& op, const OpUse& use);
   Uses& uses_of(BufferId id) { return uses_[storage_[at(id)]]; }
   UsesElsewhere& elsewhere(Uses& uses);
   void read(Needs& needs, Uses& uses, Lane lane, Stamp stamp);
   void write(Needs& needs, Uses& uses, Lane lane, Stamp stamp);
   Needs touch(const OpUse& use, Stamp stamp);
   void require(Clock& required, OpId op) const;
-  void learn(Op& op, std::uint32_t position, const Clock& required);
-  std::size_t entry(Lane lane, std::uint32_t position) const;
-  std::uint32_t first_knowing(Lane lane, Clock users) const;
-  OpId ending(const Uses& uses) const;
+  void learn(Op& op, Stamp stamp, const Clock& required);
+  std::size_t entry(Lane lane, Stamp stamp) const;
+  Stamp first_knowing(Lane lane, Clock users) const;
+  Stamp ending(const Uses& uses) const;
   void write_ended();
 
   struct WorkHash {

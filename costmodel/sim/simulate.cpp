@@ -12,17 +12,13 @@ std::vector<Share> shares(const Prices& prices) {
   return {prices.demands.begin(), prices.demands.end()};
 }
 
-// By op. Without contention no op shares anything.
-std::vector<OpCost> predicted_costs(const Schedule& schedule, const Prices& prices,
-                                    std::span<const Share> shares) {
-  std::vector<OpCost> by_work;
-  by_work.reserve(prices.demands.size());
-  for (std::size_t i = 0; i < prices.demands.size(); ++i)
-    by_work.push_back({quantize(alone(prices.demands[i])), quantize(prices.demands[i].issue),
-                       shares.empty() ? nullptr : &shares[i]});
+// By work. Without contention no op shares anything.
+std::vector<OpCost> predicted_costs(const Prices& prices, std::span<const Share> shares) {
   std::vector<OpCost> costs;
-  costs.reserve(schedule.ops.size());
-  for (const Op& op : schedule.ops) costs.push_back(by_work[at(op.work)]);
+  costs.reserve(prices.demands.size());
+  for (std::size_t i = 0; i < prices.demands.size(); ++i)
+    costs.push_back({quantize(alone(prices.demands[i])), quantize(prices.demands[i].issue),
+                     shares.empty() ? nullptr : &shares[i]});
   return costs;
 }
 
@@ -61,14 +57,14 @@ Timeline opened(const Schedule& schedule, const Bindings& bindings) {
 Timeline run(const Schedule& schedule, const Bindings& bindings, const Prices& prices,
              std::span<const Share> shares) {
   Timeline timeline = opened(schedule, bindings);
-  const std::vector<OpCost> costs = predicted_costs(schedule, prices, shares);
+  const std::vector<OpCost> costs = predicted_costs(prices, shares);
   timeline.events.reserve(n_events(schedule));
   for (const Section& section : schedule.sections) {
     const std::size_t size = at(section.end) - at(section.begin);
     const SectionLanes lanes(schedule, section);
-    SectionRun pass(schedule, section, lanes, std::span(costs).subspan(at(section.begin), size),
-                    prices.computes_inline);
-    const Duration period = pass.run(appended(timeline.events, size), 0, timeline.end);
+    const SectionPass pass{schedule, section, lanes, OpCosts::by_work(costs),
+                           prices.computes_inline};
+    const Duration period = run_section(pass, appended(timeline.events, size), 0, timeline.end);
     for (std::int32_t again = 1; again < section.repeat; ++again)
       repeat_events(timeline.events, size, period);
     timeline.end += section.repeat * period;
@@ -118,8 +114,9 @@ Timeline replay(const Schedule& schedule, const Timeline& measured, const Prices
         costs[i].duration = waits ? quantize(alone(demand)) : event.end - event.start;
         costs[i].issue = quantize(demand.issue);
       }
-      SectionRun pass(schedule, section, lanes, costs, prices.computes_inline);
-      timeline.end += pass.run(appended(timeline.events, size), repeat, timeline.end);
+      const SectionPass pass{schedule, section, lanes, OpCosts::by_position(costs),
+                             prices.computes_inline};
+      timeline.end += run_section(pass, appended(timeline.events, size), repeat, timeline.end);
     }
   }
   return timeline;

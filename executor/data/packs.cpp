@@ -73,17 +73,14 @@ std::vector<std::int64_t> positions(const Pack& pack) {
   return result;
 }
 
-Packs::Packs(std::shared_ptr<const Documents> documents, std::int64_t pack_length,
+Packs::Packs(std::shared_ptr<const Documents> documents, const PackShape& shape,
              std::int64_t vocabulary, std::uint64_t seed)
-    : documents_(std::move(documents)),
-      pack_length_(pack_length),
-      vocabulary_(vocabulary),
-      seed_(seed) {
+    : documents_(std::move(documents)), shape_(shape), vocabulary_(vocabulary), seed_(seed) {
   const std::int64_t tokens = n_tokens(*documents_);
-  per_epoch_ = tokens / pack_length_;
+  per_epoch_ = tokens / shape_.pack_length;
   if (per_epoch_ == 0)
     throw InputError(
-        fmt::format("the data has {} tokens, less than one pack of {}", tokens, pack_length_),
+        fmt::format("the data has {} tokens, less than one pack of {}", tokens, shape_.pack_length),
         "give more data or plan with a smaller pack length");
 }
 
@@ -102,13 +99,15 @@ void Packs::shuffle(std::int64_t epoch) {
 Pack Packs::pack(std::int64_t index) {
   XT_CHECK(index >= 0, index);
   if (index / per_epoch_ != epoch_) shuffle(index / per_epoch_);
-  std::int64_t at = index % per_epoch_ * pack_length_;
-  const std::int64_t end = at + pack_length_;
+  std::int64_t at = index % per_epoch_ * shape_.pack_length;
+  const std::int64_t end = at + shape_.pack_length;
   Pack pack{{}, {}, {0}};
-  for (auto next = std::ranges::upper_bound(ends_, at); at < end; ++next) {
+  while (at < end) {
+    const auto next = std::ranges::upper_bound(ends_, at);
     const std::int64_t document = order_[static_cast<std::size_t>(next - ends_.begin())];
     const std::int64_t first = documents_->length(document) - (*next - at);
-    std::vector<std::int64_t> piece(static_cast<std::size_t>(std::min(*next, end) - at));
+    std::vector<std::int64_t> piece(
+        static_cast<std::size_t>(std::min({*next - at, end - at, shape_.longest_sample})));
     documents_->copy(document, first, piece);
     for (const std::int64_t token : piece)
       if (token < 0 || token >= vocabulary_)

@@ -40,15 +40,22 @@ std::int64_t n_valid_labels(const Pack& pack);
 /// The position of each token in its piece.
 std::vector<std::int64_t> positions(const Pack& pack);
 
+/// Tokens of a pack, and the most of one of its samples.
+struct PackShape {
+  std::int64_t pack_length = 0;
+  std::int64_t longest_sample = 0;
+};
+
 /// All packs of some documents. An epoch is a shuffle of the documents, written one after the
 /// other and cut into packs: a document that does not fit goes on in the next pack as a piece of
-/// its own, and the rest of an epoch that fills no pack is left out. Numbers go on over epochs, so
-/// rank r of W takes packs r, r + W, …
+/// its own, and the rest of an epoch that fills no pack is left out. No piece is longer than a
+/// sample of the plan; what is left of its document is the next piece. Numbers go on over epochs,
+/// so rank r of W takes packs r, r + W, …
 class Packs {
  public:
   /// Throws: InputError if the documents fill no pack
-  Packs(std::shared_ptr<const Documents> documents, std::int64_t pack_length,
-        std::int64_t vocabulary, std::uint64_t seed);
+  Packs(std::shared_ptr<const Documents> documents, const PackShape& shape, std::int64_t vocabulary,
+        std::uint64_t seed);
 
   /// Packs of one epoch.
   [[nodiscard]] std::int64_t per_epoch() const { return per_epoch_; }
@@ -62,7 +69,7 @@ class Packs {
   void shuffle(std::int64_t epoch);
 
   std::shared_ptr<const Documents> documents_;
-  std::int64_t pack_length_;
+  PackShape shape_;
   std::int64_t vocabulary_;
   std::uint64_t seed_;
   std::int64_t per_epoch_ = 0;

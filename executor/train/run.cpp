@@ -60,9 +60,9 @@ class Run {
     std::vector<int> ranks(static_cast<std::size_t>(place_.world_size));
     std::iota(ranks.begin(), ranks.end(), 0);
     session_.world = std::make_unique<World>(session_.network->group("world", ranks));
-    const auto packs =
-        std::make_shared<Packs>(session_.inputs.documents, plan().pack_length, plan().vocab_size,
-                                static_cast<std::uint64_t>(plan().seed));
+    const auto packs = std::make_shared<Packs>(
+        session_.inputs.documents, PackShape{plan().pack_length, plan().sample_length},
+        plan().vocab_size, static_cast<std::uint64_t>(plan().seed));
     session_.trainer = std::make_unique<Trainer>(
         schedule(), cpu_kernels(), make_communicators(schedule(), *session_.network, place_.rank),
         place_.rank, [packs](std::int64_t index) { return packs->pack(index); }, plan().optimizer);

@@ -93,7 +93,8 @@ RunInputs load_inputs(const RunRequest& request, std::int64_t ranks) {
   check_outputs(request, ranks);
   inputs.documents = load_documents(request.data);
   const PlanFile& plan = inputs.plan.plan;
-  Packs(inputs.documents, plan.pack_length, plan.vocab_size, static_cast<std::uint64_t>(plan.seed))
+  Packs(inputs.documents, {plan.pack_length, plan.sample_length}, plan.vocab_size,
+        static_cast<std::uint64_t>(plan.seed))
       .pack(0);
   if (request.weights) {
     inputs.weights.emplace(*request.weights);

@@ -183,7 +183,7 @@ TEST(Pack, ShiftsLabelsInsideEachPiece) {
 
 TEST(Packs, OfAnEpochHoldEveryTokenOnceButTheRest) {
   const std::vector<int> lengths = {3, 1, 17, 5, 9, 2};  // 37 tokens: 4 packs of 8 and 5 left
-  Packs packs(counted(lengths), 8, 1000, 1);
+  Packs packs(counted(lengths), {8, 8}, 1000, 1);
   ASSERT_EQ(packs.per_epoch(), 4);
   std::vector<std::int64_t> seen;
   for (std::int64_t i = 0; i < 4; ++i) {
@@ -198,17 +198,23 @@ TEST(Packs, OfAnEpochHoldEveryTokenOnceButTheRest) {
 }
 
 TEST(Packs, CutADocumentAtTheEndOfThePackAndGoOnInTheNext) {
-  Packs packs(counted({20}), 8, 1000, 1);
+  Packs packs(counted({20}), {8, 8}, 1000, 1);
   EXPECT_EQ(packs.per_epoch(), 2);
   EXPECT_EQ(packs.pack(0), pack_of({{0, 1, 2, 3, 4, 5, 6, 7}}));
   EXPECT_EQ(packs.pack(1), pack_of({{8, 9, 10, 11, 12, 13, 14, 15}}));
 }
 
+TEST(Packs, HoldNoPieceLongerThanASampleOfThePlan) {
+  Packs packs(counted({20}), {8, 3}, 1000, 1);
+  EXPECT_EQ(packs.pack(0), pack_of({{0, 1, 2}, {3, 4, 5}, {6, 7}}));
+  EXPECT_EQ(packs.pack(1), pack_of({{8, 9, 10}, {11, 12, 13}, {14, 15}}));
+}
+
 TEST(Packs, DependOnTheSeedAndTheirNumberAlone) {
   const auto documents = counted(std::vector<int>(50, 7));
-  Packs forward(documents, 16, 10000, 3);
-  Packs backward(documents, 16, 10000, 3);
-  Packs other(documents, 16, 10000, 4);
+  Packs forward(documents, {16, 16}, 10000, 3);
+  Packs backward(documents, {16, 16}, 10000, 3);
+  Packs other(documents, {16, 16}, 10000, 4);
   std::vector<Pack> expected;
   const std::int64_t n = 3 * forward.per_epoch();
   for (std::int64_t i = 0; i < n; ++i) expected.push_back(forward.pack(i));
@@ -219,12 +225,14 @@ TEST(Packs, DependOnTheSeedAndTheirNumberAlone) {
 }
 
 TEST(Packs, OfTooLittleDataAreRefused) {
-  EXPECT_THAT(problem([] { Packs(counted({7}), 8, 1000, 1); }),
+  EXPECT_THAT(problem([] {
+                Packs(counted({7}), {8, 8}, 1000, 1);
+              }),
               HasSubstr("the data has 7 tokens, less than one pack of 8"));
 }
 
 TEST(Packs, RefuseTokensOutsideTheVocabulary) {
-  Packs packs(counted({8}), 8, 5, 1);
+  Packs packs(counted({8}), {8, 8}, 5, 1);
   EXPECT_THAT(problem([&] { packs.pack(0); }), HasSubstr("token 5 in document 0"));
 }
 

@@ -15,7 +15,7 @@ namespace xt {
 struct Observation {
   Kernel kernel{};
   Seconds predicted;  ///< of one op
-  Seconds measured;   ///< of one op, median
+  Seconds measured;   ///< of one op: mean within a step, median over steps
   double count = 1;   ///< ops per step
   Seconds floor;      ///< of one op at the machine's peaks; zero where there is no such bound
 };

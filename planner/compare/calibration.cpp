@@ -7,27 +7,29 @@
 
 #include "costmodel/diagnostics/diagnostic.h"
 #include "costmodel/sim/simulate.h"
+#include "planner/compare/role_timeline.h"
 
 namespace xt {
 namespace {
 
-// Sum of durations and number of ops, per work.
-struct Durations {
-  std::vector<std::vector<Seconds>> of_work;
-
-  Durations(const Schedule& schedule, const Timeline& timeline) : of_work(schedule.works.size()) {
-    add(schedule, timeline);
+// The mean duration of one op of each work in one step; zero of works without ops.
+std::vector<Seconds> mean_durations(const Schedule& schedule, const Timeline& timeline) {
+  std::vector<Seconds> sums(schedule.works.size());
+  std::vector<double> counts(schedule.works.size(), 0.0);
+  for (const Event& event : timeline.events) {
+    const std::size_t work = at(schedule.op(event.op).work);
+    sums[work] += to_seconds(event.end - event.start);
+    counts[work] += 1;
   }
-  void add(const Schedule& schedule, const Timeline& timeline) {
-    for (const Event& event : timeline.events)
-      of_work[at(schedule.op(event.op).work)].push_back(to_seconds(event.end - event.start));
-  }
-};
+  for (std::size_t w = 0; w < sums.size(); ++w)
+    if (counts[w] > 0) sums[w] = sums[w] / counts[w];
+  return sums;
+}
 
-Seconds mean(const std::vector<Seconds>& values) {
-  Seconds sum;
-  for (const Seconds value : values) sum += value;
-  return sum / static_cast<double>(values.size());
+std::vector<double> ops_by_work(const Schedule& schedule, const Timeline& timeline) {
+  std::vector<double> counts(schedule.works.size(), 0.0);
+  for (const Event& event : timeline.events) counts[at(schedule.op(event.op).work)] += 1;
+  return counts;
 }
 
 // What the work cannot take less than: its flops at the peak of the machine.
@@ -60,20 +62,20 @@ void check_profiles(const std::vector<std::pair<std::string, MeasuredPlan>>& pla
 }  // namespace
 
 std::vector<Observation> observe(const MeasuredPlan& plan) {
+  const Schedule& schedule = plan.schedule;
   const Bindings bindings = mean_bindings(plan);
-  const Durations predicted(plan.schedule, simulate(plan.schedule, bindings,
-                                                    price(plan.schedule, bindings, plan.profile)));
-  Durations measured(plan.schedule, Timeline{});
-  for (std::size_t i = 0; i < plan.measured.size(); ++i) {
-    Duration skew{};
-    measured.add(plan.schedule, from_last_arrival(plan, i, skew));
-  }
+  const Timeline simulated = simulate(schedule, bindings, price(schedule, bindings, plan.profile));
+  const std::vector<Seconds> predicted = mean_durations(schedule, simulated);
+  const std::vector<double> counts = ops_by_work(schedule, simulated);
+  std::vector<std::vector<Seconds>> steps;
+  for (const Timeline& step : role_timelines(plan)) steps.push_back(mean_durations(schedule, step));
   std::vector<Observation> observations;
-  for (std::size_t w = 0; w < plan.schedule.works.size(); ++w) {
-    const Work& work = plan.schedule.works[w];
-    if (predicted.of_work[w].empty() || kernel_class(work.kernel) == KernelClass::host) continue;
-    observations.push_back({work.kernel, mean(predicted.of_work[w]), median(measured.of_work[w]),
-                            static_cast<double>(predicted.of_work[w].size()),
+  for (std::size_t w = 0; w < schedule.works.size(); ++w) {
+    const Work& work = schedule.works[w];
+    if (counts[w] == 0 || kernel_class(work.kernel) == KernelClass::host) continue;
+    std::vector<Seconds> measured;
+    for (const std::vector<Seconds>& step : steps) measured.push_back(step[w]);
+    observations.push_back({work.kernel, predicted[w], median(std::move(measured)), counts[w],
                             floor_of(plan, work, bindings)});
   }
   return observations;

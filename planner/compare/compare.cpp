@@ -7,6 +7,7 @@
 #include "costmodel/io/schedule_lines.h"
 #include "costmodel/io/yaml.h"
 #include "costmodel/sim/simulate.h"
+#include "planner/compare/role_timeline.h"
 
 namespace xt {
 namespace {
@@ -151,6 +152,8 @@ Comparison compare(const MeasuredPlan& plan) {
   result.predicted = to_seconds(makespan(plan.predicted));
   result.on_data = to_seconds(makespan(simulate(plan.schedule, bindings, prices)));
   std::vector<Seconds> steps, replays, skews;
+  for (const Timeline& step : role_timelines(plan))
+    replays.push_back(to_seconds(makespan(replay(plan.schedule, step, prices))));
   std::vector<StepAccount> accounts;
   std::vector<Timeline> arrived;
   for (std::size_t i = 0; i < plan.measured.size(); ++i) {
@@ -159,7 +162,6 @@ Comparison compare(const MeasuredPlan& plan) {
     skews.push_back(to_seconds(skew));
     accounts.push_back(account(plan.schedule, arrived.back()));
     steps.push_back(to_seconds(makespan(plan.measured[i])));
-    replays.push_back(to_seconds(makespan(replay(plan.schedule, arrived.back(), prices))));
     if (plan.measured[i].device_memory.peak > result.measured_memory.peak) {
       result.measured_memory = plan.measured[i].device_memory;
       result.on_data_memory = memory_on_data(plan.schedule, plan.measured[i]);

@@ -42,7 +42,7 @@ struct KernelTime {
 struct Comparison {
   Seconds predicted;  ///< step as planned
   Seconds on_data;    ///< the same, priced under the data that came
-  Seconds replayed;   ///< measured durations through the schedule, median
+  Seconds replayed;   ///< durations of role_timelines() through the schedule, median
   Seconds measured;   ///< median over recorded steps and ranks
   Seconds skew;       ///< waiting for late ranks, median
   StepAccount predicted_account;

@@ -19,7 +19,7 @@ RUN = ROOT / "build/release/executor/cli/xt-run"
 BENCHMARK = ROOT / "build/release/tests/benchmarks/planning_benchmark"
 TABLE = ROOT / "tests/accuracy/end_to_end.json"
 WORK = ROOT / "plans/accept"
-DATA = ["costmodel", "planner", "executor", "tests", "ARCHITECTURE.md", "LICENSE"]
+SOURCES = ["costmodel", "planner", "executor", "tests"]
 SEED = 20261129
 MOST_FLOPS = 60e9  # of a rank in a step of a memory plan: a second or two on one core
 
@@ -90,14 +90,23 @@ def plan_directory(name, flags, machine):
     return json.loads(text)
 
 
+def write_text():
+    """This project's own text as one document, so that every sample has the length that its plan says."""
+    files = sorted(path for folder in SOURCES for path in (ROOT / folder).rglob("*") if path.suffix in (".h", ".cpp"))
+    folder = WORK / "text"  # the files of a folder are documents; one that is named is split at blank lines
+    folder.mkdir(exist_ok=True)
+    (folder / "text.txt").write_text("\n".join(path.read_text() for path in files))
+
+
 def measured(name, steps, recorded):
-    call(RUN, "train", WORK / name, "--data", *DATA, "--steps", steps, "--record-steps", recorded, "--force", "-q")
+    call(RUN, "train", WORK / name, "--threads", 1, "--data", WORK / "text", "--steps", steps,
+         "--record-steps", recorded, "--force", "-q")
     return json.loads(call(PLAN, "compare", WORK / name, "--json"))
 
 
 def measure_machine(ranks):
     machine = WORK / f"machine_{ranks}.yaml"
-    call(RUN, "measure", "--nproc", ranks, "--out", machine, "--force")
+    call(RUN, "measure", "--nproc", ranks, "--threads", 1, "--out", machine, "--force")
     return machine
 
 
@@ -138,7 +147,9 @@ def accept_memory():
 
 
 def accept_time():
-    """Plans drawn first; the machine measured; half of the plans calibrate, the other half score."""
+    """Plans drawn first; the machine measured; half of the plans calibrate, the other half score.
+
+    One thread a rank: ranks × threads ≤ cores."""
     draw = random.Random(SEED + 1)
     runs = draw_all(draw, "time", 24, [512, 1024, 2048], 1)
     machine = {ranks: measure_machine(ranks) for ranks in (1, 2)}
@@ -213,6 +224,7 @@ def accept_planning():
 def main():
     parts = sys.argv[1:] or ["planning", "memory", "time"]
     WORK.mkdir(parents=True, exist_ok=True)
+    write_text()
     TABLE.parent.mkdir(parents=True, exist_ok=True)
     table = json.loads(TABLE.read_text()) if TABLE.exists() else {}
     table["schema"] = "xt.acceptance/1"

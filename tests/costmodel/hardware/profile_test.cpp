@@ -144,12 +144,23 @@ TEST(Profile, TakesGroupSizesBetweenMeasuredOnesByTheLogarithmOfTheirRanks) {
 TEST(Profile, BindsUnmeasuredNetworkCollectivesByTheScaleOutLink) {
   Profile profile = load("h800_sxm");
   std::erase_if(profile.collectives, [](const auto& c) { return c.scope == Scope::network; });
-  const CollectiveTime time = collective_time(profile, Kernel::all_gather, {16, 1}, 1e9);
+  const CollectiveTime time = collective_time(profile, Kernel::all_to_all, {16, 1}, 1e9);
   EXPECT_NEAR(time.moving.value, 1e9 * 15 / 16 / 50e9, 1e-9);
   EXPECT_TRUE(covers(profile, {16, 1}));
   profile.scale_out.reset();
   EXPECT_FALSE(covers(profile, {16, 1}));
   EXPECT_TRUE(covers(profile, {8, 1}));
+}
+
+TEST(Profile, ARingLeavesANodeOverTheLinksOfAllItsRanksThere) {
+  const Profile profile = load("h800_sxm");
+  const auto rate = [&](const GroupShape& group) {
+    const double moved = 1e9 * (group.size - 1) / group.size;
+    return moved / collective_time(profile, Kernel::all_gather, group, 1e9).moving.value;
+  };
+  EXPECT_GT(rate({16, 1}), 150e9);            // eight links a node, more than NVLink carries
+  EXPECT_NEAR(rate({16, 4}), 2 * 50e9, 1e3);  // two ranks a node
+  EXPECT_NEAR(rate({16, 8}), 50e9, 1e3);      // one
 }
 
 TEST(Profile, RefusesABareNumber) {

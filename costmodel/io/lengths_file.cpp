@@ -1,0 +1,50 @@
+#include "costmodel/io/lengths_file.h"
+
+#include <fmt/format.h>
+
+#include <map>
+
+#include "costmodel/diagnostics/diagnostic.h"
+#include "costmodel/document/reader.h"
+#include "costmodel/io/json_document.h"
+#include "costmodel/io/json_lines.h"
+
+namespace xt {
+namespace {
+
+struct LengthsFile {
+  std::string schema;
+  std::vector<std::pair<std::int64_t, double>> lengths;
+
+  template <typename Archive>
+  void describe(Archive& archive) {
+    archive.field("schema", schema, "Format of this file").one_of(std::array{"xt.lengths/1"});
+    archive.field("lengths", lengths, "Tokens of a sample, ascending, and how many have so many");
+  }
+  void check(Reader& reader) const {
+    if (const auto what = problem(LengthHistogram{lengths})) reader.problem("lengths", *what);
+  }
+};
+
+LengthHistogram counted(const std::filesystem::path& path) {
+  std::map<std::int64_t, double> counts;
+  for_each_json_line(path, [&](const Json& line) {
+    const std::int64_t tokens = line.at("num_tokens").as_int();
+    if (tokens < 1) throw JsonError(fmt::format("num_tokens is {}, must be at least 1", tokens));
+    counts[tokens] += 1;
+  });
+  if (counts.empty()) throw InputError(fmt::format("{} has no samples", path.string()));
+  return {{counts.begin(), counts.end()}};
+}
+
+}  // namespace
+
+LengthHistogram read_lengths(const std::filesystem::path& path) {
+  if (path.extension() == ".jsonl") return counted(path);
+  if (path.extension() == ".json") return {read<LengthsFile>(read_json(path)).lengths};
+  throw InputError(fmt::format("{} is neither a .json nor a .jsonl file", path.string()),
+                   "a histogram is a .json file with schema xt.lengths/1; a .jsonl file has one "
+                   "sample a line, with the key num_tokens");
+}
+
+}  // namespace xt

@@ -15,18 +15,32 @@ struct Strategy {
   std::string engine = "xt_run";
   std::int64_t ranks = 1;
   std::int64_t expert_parallel = 1;
-  std::int64_t pack_length = 0;    ///< tokens of one pack
-  std::int64_t sample_length = 0;  ///< tokens of each sample in it
+  std::int64_t sequence_parallel = 1;    ///< ranks that share a pack, adjacent
+  std::int64_t pack_length = 0;          ///< tokens of one pack
+  std::int64_t sample_length = 0;        ///< the most tokens of a sample in it
+  std::int64_t sum_squared_lengths = 0;  ///< of a pack's samples; 0: all as long as they may be
   std::int64_t gradient_accumulation = 1;
+  std::int64_t intra_layer_micro_batches = 1;  ///< packs that go through each layer in lock-step
+  std::int64_t shard_ranks = 0;  ///< ranks that parameters are split over, repeated; 0: all (HSDP)
   std::int64_t recompute_layers = 0;  ///< the first so many layers
   std::int64_t swap_layers = 0;       ///< the first so many layers; never more than recomputed
-  std::int64_t loss_chunk = 0;        ///< tokens per chunk of the loss; pack_length when whole
+  std::int64_t loss_chunk = 0;        ///< tokens per chunk of the loss; loss_tokens() when whole
   DType compute_dtype = DType::fp32;
 
   bool operator==(const Strategy&) const = default;
 
+  /// Tokens of one pack that a rank has.
+  std::int64_t rank_tokens() const { return pack_length / sequence_parallel; }
+  /// Tokens that one loss of a rank sees.
+  std::int64_t loss_tokens() const { return rank_tokens() * intra_layer_micro_batches; }
+  /// Packs of one rank in one step.
+  std::int64_t packs_per_rank() const { return gradient_accumulation * intra_layer_micro_batches; }
   /// Tokens of all ranks in one step.
-  std::int64_t tokens_per_step() const { return ranks * pack_length * gradient_accumulation; }
+  std::int64_t tokens_per_step() const { return ranks * rank_tokens() * packs_per_rank(); }
+  /// Ranks that have packs of their own.
+  std::int64_t data_parallel() const { return ranks / sequence_parallel; }
+  /// Copies of the sharded parameters.
+  std::int64_t replicas() const { return shard_ranks == 0 ? 1 : ranks / shard_ranks; }
 };
 
 }  // namespace xt

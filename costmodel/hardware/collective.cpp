@@ -2,15 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "costmodel/diagnostics/check.h"
 
 namespace xt {
 namespace {
 
-// Counts exchanged are few and small: the curve of the rows' exchange covers them.
+// One curve covers exchanges of rows, of heads, and of the few counts.
 Kernel curve_of(Kernel kernel) {
-  return kernel == Kernel::exchange_counts ? Kernel::all_to_all : kernel;
+  const bool exchanges = kernel == Kernel::exchange_counts || kernel == Kernel::exchange_heads;
+  return exchanges ? Kernel::all_to_all : kernel;
 }
 
 // Bytes on the busiest link over bytes of the message, as nccl-tests defines bus bandwidth.
@@ -58,6 +60,15 @@ std::optional<Scope> scope_with_points(const Profile& profile, Kernel kernel, Sc
   return best;
 }
 
+// A ring leaves a node over the links of all its ranks there; rows of an exchange each over the
+// link of their own rank, unless measured points already say what comes of it.
+double network_limit(const Profile& profile, Kernel kernel, const GroupShape& group, Scope known) {
+  const double link = profile.scale_out->value.value;
+  if (kernel != Kernel::all_to_all)
+    return link * static_cast<double>(ranks_in_a_node(profile, group));
+  return known == Scope::network ? std::numeric_limits<double>::infinity() : link;
+}
+
 }  // namespace
 
 Scope scope(const Profile& profile, const GroupShape& group) {
@@ -88,9 +99,9 @@ CollectiveTime collective_time(const Profile& profile, Kernel kernel, const Grou
   const double share = share_of_more(found, group.size);
   double rate =
       std::lerp(found.fewer->rate.at(bytes).value, found.more->rate.at(bytes).value, share);
-  if (wanted == Scope::network && *known != Scope::network) {
+  if (wanted == Scope::network) {
     XT_CHECK(profile.scale_out, profile.name);
-    rate = std::min(rate, profile.scale_out->value.value);
+    rate = std::min(rate, network_limit(profile, measured_kernel, group, *known));
   }
   const double latency =
       std::lerp(found.fewer->rate.latency.value, found.more->rate.latency.value, share);

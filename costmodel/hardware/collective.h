@@ -26,8 +26,10 @@ struct CollectiveTime {
 
 /// The time of `kernel` over `group`, between the measured group sizes of its scope by log ranks.
 ///
-/// A scope without points takes those of the widest narrower one, its rate at most scale_out.
-/// Assumes: covers(profile, group)
+/// A scope without points takes those of the widest narrower one. Between nodes a ring is at most
+/// as fast as the scale-out links of all its ranks in a node together, an exchange without points
+/// of its own as one of them. Assumes: covers(profile, group) Source:  NCCL, src/graph, rings over
+/// nodes: every byte enters and leaves a node once
 CollectiveTime collective_time(const Profile& profile, Kernel kernel, const GroupShape& group,
                                double bytes);
 

@@ -72,7 +72,8 @@ void RateCurve::check(Reader& reader) const {
 }
 
 void CollectiveEfficiency::check(Reader& reader) const {
-  if (kernel_class(kernel) != KernelClass::collective || kernel == Kernel::exchange_counts)
+  if (kernel_class(kernel) != KernelClass::collective || kernel == Kernel::exchange_counts ||
+      kernel == Kernel::exchange_heads)
     reader.problem("kernel", fmt::format("`{}` is no collective with a curve", name(kernel)),
                    "write `all_gather`, `reduce_scatter`, `all_reduce` or `all_to_all`");
   rate.check(reader);

@@ -96,6 +96,9 @@ struct PlanFile {
   std::int64_t pack_length = 0;
   std::int64_t sample_length = 0;
   std::int64_t gradient_accumulation = 1;
+  std::int64_t intra_layer_micro_batches = 1;
+  std::int64_t sequence_parallel = 1;
+  std::int64_t shard_ranks = 1;
   std::int64_t recompute_layers = 0;
   std::int64_t swap_layers = 0;
   std::int64_t loss_chunk = 0;
@@ -135,6 +138,10 @@ struct PlanFile {
     archive.field("pack_length", pack_length, "Tokens of a pack").at_least(1);
     archive.field("sample_length", sample_length, "Tokens of a sample").at_least(1);
     archive.field("gradient_accumulation", gradient_accumulation, "Micro-steps").at_least(1);
+    archive.field("intra_layer_micro_batches", intra_layer_micro_batches, "Packs in lock-step")
+        .at_least(1);
+    archive.field("sequence_parallel", sequence_parallel, "Ranks that share a pack").at_least(1);
+    archive.field("shard_ranks", shard_ranks, "Ranks that share parameters").at_least(1);
     archive.field("recompute_layers", recompute_layers, "Layers run again").at_least(0);
     archive.field("swap_layers", swap_layers, "Layers whose input is on the host").at_least(0);
     archive.field("loss_chunk", loss_chunk, "Tokens of a chunk of the loss").at_least(1);

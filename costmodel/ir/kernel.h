@@ -5,8 +5,8 @@
 // in the project knows how many there are.
 //
 // Legend of extents: T tokens, E model width, V vocabulary, H query heads, K key/value heads,
-// D head size, F ffn width, X experts, k experts per token, R routed rows, C tokens of a loss
-// chunk.
+// D head size, sp ranks that share a sequence, F ffn width, X experts, k experts per token, R
+// routed rows, C tokens of a loss chunk.
 
 #include <array>
 #include <cstdint>
@@ -55,6 +55,7 @@ enum class Kernel : std::uint8_t {
   reduce_scatter,
   all_reduce,
   exchange_counts,
+  exchange_heads,
   all_to_all,
   copy_to_host,
   copy_to_device,
@@ -85,7 +86,7 @@ struct KernelRow {
 };
 
 // clang-format off
-inline constexpr std::array<KernelRow, 44> kernel_rows = {{
+inline constexpr std::array<KernelRow, 45> kernel_rows = {{
     {Kernel::embedding, "embedding", KernelClass::memory_bound, "tokens[T] weight[V,E]", "y[T,E]", "T E V"},
     {Kernel::embedding_backward, "embedding_backward", KernelClass::memory_bound, "dy[T,E] tokens[T]", "dweight[V,E]!", "T E V"},
     {Kernel::rms_norm, "rms_norm", KernelClass::memory_bound, "x[T,E] weight[E]", "y[T,E] rstd[T]", "T E"},
@@ -125,6 +126,7 @@ inline constexpr std::array<KernelRow, 44> kernel_rows = {{
     {Kernel::reduce_scatter, "reduce_scatter", KernelClass::collective, "full", "shard scratch", "elements"},
     {Kernel::all_reduce, "all_reduce", KernelClass::collective, "", "x!", "elements"},
     {Kernel::exchange_counts, "exchange_counts", KernelClass::collective, "counts[1,X]", "received[ep,X/ep]", "elements"},
+    {Kernel::exchange_heads, "exchange_heads", KernelClass::collective, "x[T,H,D]", "y[T*sp,H/sp,D]", "elements"},
     {Kernel::all_to_all, "all_to_all", KernelClass::collective, "rows[R,E] sent_counts received_counts", "received[R,E]", "sent_rows received_rows E"},
     {Kernel::copy_to_host, "copy_to_host", KernelClass::copy, "x", "host", "elements"},
     {Kernel::copy_to_device, "copy_to_device", KernelClass::copy, "host", "x", "elements"},
@@ -142,6 +144,15 @@ constexpr const KernelRow& row(Kernel kernel) {
 
 /// The spelling used in files, tables and traces.
 constexpr std::string_view name(Kernel kernel) { return row(kernel).name; }
+
+/// Whether `kernel` reads its output `i` before it writes it.
+///
+/// Assumes: the kernel has that many outputs
+constexpr bool reads_output(Kernel kernel, std::size_t i) {
+  std::string_view rest = row(kernel).outputs;
+  for (; i > 0; --i) rest.remove_prefix(rest.find(' ') + 1);
+  return rest.substr(0, rest.find(' ')).ends_with('!');
+}
 
 /// What kind of machine part `kernel` keeps busy.
 constexpr KernelClass kernel_class(Kernel kernel) { return row(kernel).kernel_class; }

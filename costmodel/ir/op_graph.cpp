@@ -60,7 +60,8 @@ GraphOp BlockWriter::op(Kernel kernel, std::string_view part, std::initializer_l
   GraphOp result;
   result.work.kernel = kernel;
   result.work.dtype = graph_.dtype;
-  if (kernel_class(kernel) == KernelClass::collective) result.work.group = Group::expert;
+  if (kernel_class(kernel) == KernelClass::collective)
+    result.work.group = kernel == Kernel::exchange_heads ? Group::sequence : Group::expert;
   std::copy(extents.begin(), extents.end(), result.work.extents.begin());
   result.lane = lane;
   result.part = part_index(graph_.parts, part);

@@ -15,7 +15,8 @@ std::string op_name(const Schedule& schedule, OpId id) {
   std::string text;
   if (origin.layer >= 0) text += fmt::format("layer {} ", origin.layer);
   text += phase_names[static_cast<std::size_t>(origin.phase)];
-  if (origin.chunk >= 0) text += fmt::format(" chunk {}", origin.chunk);
+  if (origin.chunk >= 0)
+    text += fmt::format(" {} {}", origin.layer >= 0 ? "micro-batch" : "chunk", origin.chunk);
   return fmt::format("{} {} {}", text, schedule.parts[origin.part], name(schedule.work(op).kernel));
 }
 

@@ -54,7 +54,7 @@ struct Origin {
   Phase phase = Phase::prepare;
   std::uint8_t part = 0;    ///< index into Schedule::parts
   std::int16_t layer = -1;  ///< decoder layer, or −1
-  std::int16_t chunk = -1;  ///< chunk of the loss, or −1
+  std::int16_t chunk = -1;  ///< of the loss; of a layer, the micro-batch in lock-step; or −1
 
   auto operator<=>(const Origin&) const = default;
 };

@@ -47,10 +47,10 @@ struct Extent {
 inline constexpr std::size_t max_extents = 6;
 
 /// The ranks that take part in a collective, by their part in the layout of the strategy.
-enum class Group : std::uint8_t { none, world, shard, expert_shard, expert };
+enum class Group : std::uint8_t { none, world, shard, expert_shard, expert, replica, sequence };
 
-inline constexpr std::array<std::string_view, 5> group_names = {"none", "world", "shard",
-                                                                "expert_shard", "expert"};
+inline constexpr std::array<std::string_view, 7> group_names = {
+    "none", "world", "shard", "expert_shard", "expert", "replica", "sequence"};
 
 /// A kernel with its extents: everything that its cost depends on.
 struct Work {

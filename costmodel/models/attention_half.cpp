@@ -16,17 +16,18 @@ Piece vector_piece(std::string name, std::int64_t n) {
 
 }  // namespace
 
-AttentionHalf::AttentionHalf(BlockWriter& write, const Architecture& model, std::int64_t tokens,
-                             LayerValues& values)
+AttentionHalf::AttentionHalf(BlockWriter& write, const Architecture& model,
+                             const GraphOptions& options, LayerValues& values)
     : write_(write),
-      T_(tokens),
+      T_(options.tokens),
       E_(model.hidden_size),
       H_(model.num_attention_heads),
       K_(model.num_key_value_heads),
       D_(model.head_dim),
+      sp_(options.sequence_parallel),
       v_(values) {
   table_ = write.value({T_, D_, 1}, ValueRole::rope_table);
-  boundaries_ = write.value({T_ + 1, 1, 1}, ValueRole::boundaries);
+  boundaries_ = write.value({all_tokens() + 1, 1, 1}, ValueRole::boundaries);
   const GraphParameter input_norm =
       write.parameter({E_, 1, 1}, false, {vector_piece("input_layernorm.weight", E_)});
   input_norm_ = input_norm.value;
@@ -73,11 +74,76 @@ void AttentionHalf::project(const Projection& p, std::string_view part) {
     write_.forward(Kernel::rms_norm, part, {T_ * p.heads, D_}, {p.raw, p.norm}, {p.normed, p.rstd});
 }
 
+// Fewer key heads than ranks are repeated before they are exchanged.
+ValueId AttentionHalf::gathered_heads(ValueId x, std::int64_t heads) {
+  const std::int64_t sent_heads = std::max(heads, sp_);
+  ValueId sent = x;
+  if (sent_heads > heads) {
+    sent = write_.value({T_, sent_heads, D_});
+    write_.forward(Kernel::cast, "attention", {T_ * sent_heads * D_}, {x}, {sent});
+  }
+  const ValueId received = write_.value({all_tokens(), sent_heads / sp_, D_});
+  write_.forward(Kernel::exchange_heads, "attention", {T_ * sent_heads * D_}, {sent}, {received},
+                 Lane::expert);
+  return received;
+}
+
+AttentionHalf::Operands AttentionHalf::gathered() {
+  if (sp_ == 1) return {normalised(q_), normalised(k_), value_.raw};
+  const ValueId q = gathered_heads(normalised(q_), H_);
+  const ValueId k = gathered_heads(normalised(k_), K_);
+  return {q, k, gathered_heads(value_.raw, K_)};
+}
+
+void AttentionHalf::attend() {
+  seen_ = gathered();
+  seen_o_ = sp_ == 1 ? o_ : write_.value({all_tokens(), query_heads(), D_});
+  write_.forward(Kernel::attention, "attention",
+                 {all_tokens(), query_heads(), key_heads(), D_,
+                  symbol(SymbolKind::sum_squared_lengths), symbol(SymbolKind::longest_sample)},
+                 {seen_.q, seen_.k, seen_.v, boundaries_}, {seen_o_, lse_});
+  if (sp_ > 1)
+    write_.forward(Kernel::exchange_heads, "attention", {T_ * H_ * D_}, {seen_o_}, {o_},
+                   Lane::expert);
+}
+
+// The gradients of repeated heads are summed.
+void AttentionHalf::scatter_heads(ValueId from, ValueId to, std::int64_t heads) {
+  const std::int64_t sent_heads = std::max(heads, sp_);
+  const ValueId received = sent_heads > heads ? write_.value({T_, sent_heads, D_}) : to;
+  write_.backward(Kernel::exchange_heads, "attention", {T_ * sent_heads * D_}, {from}, {received},
+                  Lane::expert);
+  if (sent_heads > heads)
+    write_.backward(Kernel::cast, "attention", {T_ * sent_heads * D_}, {received}, {to});
+}
+
+void AttentionHalf::attend_backward(ValueId d_o) {
+  Operands d = {gradient(q_), gradient(k_), value_.d_raw};
+  ValueId seen_d_o = d_o;
+  if (sp_ > 1) {
+    seen_d_o = write_.value({all_tokens(), query_heads(), D_});
+    write_.backward(Kernel::exchange_heads, "attention", {T_ * H_ * D_}, {d_o}, {seen_d_o},
+                    Lane::expert);
+    d.q = write_.value({all_tokens(), query_heads(), D_});
+    d.k = write_.value({all_tokens(), key_heads(), D_});
+    d.v = write_.value({all_tokens(), key_heads(), D_});
+  }
+  write_.backward(Kernel::attention_backward, "attention",
+                  {all_tokens(), query_heads(), key_heads(), D_,
+                   symbol(SymbolKind::sum_squared_lengths), symbol(SymbolKind::longest_sample)},
+                  {seen_d_o, seen_.q, seen_.k, seen_.v, seen_o_, lse_, boundaries_},
+                  {d.q, d.k, d.v});
+  if (sp_ == 1) return;
+  scatter_heads(d.q, gradient(q_), H_);
+  scatter_heads(d.k, gradient(k_), K_);
+  scatter_heads(d.v, value_.d_raw, K_);
+}
+
 void AttentionHalf::forward() {
   input_rstd_ = write_.value({T_, 1, 1}, DType::fp32);
   h_ = write_.value({T_, E_, 1});
   o_ = write_.value({T_, H_, D_});
-  lse_ = write_.value({T_, H_, 1}, DType::fp32);
+  lse_ = write_.value({all_tokens(), query_heads(), 1}, DType::fp32);
   v_.attended = write_.value({T_, E_, 1});
   post_rstd_ = write_.value({T_, 1, 1}, DType::fp32);
   v_.normed = write_.value({T_, E_, 1});
@@ -88,10 +154,7 @@ void AttentionHalf::forward() {
   project(value_, "v_proj");
   write_.forward(Kernel::rope, "rope", {T_, H_, D_}, {table_}, {normalised(q_)});
   write_.forward(Kernel::rope, "rope", {T_, K_, D_}, {table_}, {normalised(k_)});
-  write_.forward(
-      Kernel::attention, "attention",
-      {T_, H_, K_, D_, symbol(SymbolKind::sum_squared_lengths), symbol(SymbolKind::longest_sample)},
-      {normalised(q_), normalised(k_), value_.raw, boundaries_}, {o_, lse_});
+  attend();
   write_.forward(Kernel::matmul, "o_proj", {T_, E_, H_ * D_}, {o_, wo_}, {v_.attended});
   write_.forward(Kernel::add, "residual", {T_ * E_}, {v_.x}, {v_.attended});
   write_.forward(Kernel::rms_norm, "post_norm", {T_, E_}, {v_.attended, post_norm_},
@@ -122,11 +185,7 @@ void AttentionHalf::backward() {
                   {d_o});
   write_.backward(Kernel::matmul_weight_backward, "o_proj", {T_, E_, H_ * D_}, {d_attended, o_},
                   {wo_gradient_});
-  write_.backward(
-      Kernel::attention_backward, "attention",
-      {T_, H_, K_, D_, symbol(SymbolKind::sum_squared_lengths), symbol(SymbolKind::longest_sample)},
-      {d_o, normalised(q_), normalised(k_), value_.raw, o_, lse_, boundaries_},
-      {gradient(q_), gradient(k_), value_.d_raw});
+  attend_backward(d_o);
   write_.backward(Kernel::rope_backward, "rope", {T_, H_, D_}, {table_}, {gradient(q_)});
   write_.backward(Kernel::rope_backward, "rope", {T_, K_, D_}, {table_}, {gradient(k_)});
   v_.dnormed = write_.value({T_, E_, 1});

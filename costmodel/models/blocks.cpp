@@ -12,7 +12,7 @@ Block decoder_block(OpGraph& graph, const Architecture& model, const GraphOption
   values.x = write.value({T, E, 1}, ValueRole::input);
   values.y = write.value({T, E, 1}, ValueRole::output);
   values.dy = write.value({T, E, 1}, ValueRole::output_gradient);
-  AttentionHalf attention(write, model, T, values);
+  AttentionHalf attention(write, model, options, values);
   if (is_sparse) {
     RoutedHalf ffn(write, model, options, values);
     attention.forward();

@@ -2,6 +2,8 @@
 
 // The decoder layer: attention and ffn, each written once, forward beside backward.
 
+#include <algorithm>
+
 #include "costmodel/ir/op_graph.h"
 #include "costmodel/models/architecture.h"
 #include "costmodel/models/decoder.h"
@@ -28,7 +30,7 @@ struct LayerValues {
 /// Writes forward and backward of the attention half, residual and norms included.
 class AttentionHalf {
  public:
-  AttentionHalf(BlockWriter& write, const Architecture& model, std::int64_t tokens,
+  AttentionHalf(BlockWriter& write, const Architecture& model, const GraphOptions& options,
                 LayerValues& values);
   void forward();
   void backward();
@@ -45,9 +47,24 @@ class AttentionHalf {
   ValueId normalised(const Projection& p) const { return p.has_norm ? p.normed : p.raw; }
   ValueId gradient(const Projection& p) const { return p.has_norm ? p.d_normed : p.d_raw; }
 
+  // What attention sees: of all tokens of the pack, this rank's heads.
+  struct Operands {
+    ValueId q, k, v;
+  };
+  Operands gathered();
+  ValueId gathered_heads(ValueId x, std::int64_t heads);
+  void scatter_heads(ValueId from, ValueId to, std::int64_t heads);
+  void attend();
+  void attend_backward(ValueId d_o);
+  std::int64_t all_tokens() const { return T_ * sp_; }
+  std::int64_t query_heads() const { return H_ / sp_; }
+  std::int64_t key_heads() const { return std::max<std::int64_t>(1, K_ / sp_); }
+
   BlockWriter& write_;
-  std::int64_t T_, E_, H_, K_, D_;
+  std::int64_t T_, E_, H_, K_, D_, sp_;
   LayerValues& v_;
+  Operands seen_{};
+  ValueId seen_o_{};
   ValueId table_{}, boundaries_{}, input_norm_{}, input_norm_gradient_{}, input_rstd_{}, h_{}, o_{},
       lse_{}, wo_{}, wo_gradient_{}, post_norm_{}, post_norm_gradient_{}, post_rstd_{};
   Projection q_{}, k_{}, value_{};

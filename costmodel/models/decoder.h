@@ -10,9 +10,11 @@ namespace xt {
 
 /// What the graph depends on beside the model.
 struct GraphOptions {
-  std::int64_t tokens = 0;           ///< of one pack
+  std::int64_t tokens = 0;           ///< of one pack, or of a rank's part of it
   DType dtype = DType::fp32;         ///< of parameters and activations while computing
   std::int64_t expert_parallel = 1;  ///< ranks that share the experts of a layer
+  /// Ranks that share a pack: each has a part of the tokens, and in attention a part of the heads.
+  std::int64_t sequence_parallel = 1;
   /// Issues products for weight gradients behind the exchange of the input gradient, so that they
   /// hide it. Otherwise both follow each other as autograd would order them.
   bool hides_exchange = true;
@@ -21,8 +23,10 @@ struct GraphOptions {
 /// The op graph of one micro-step on one rank.
 ///
 /// Shapes:  x [T,E]; q [T,H,D]; k, v [T,K,D]; routed rows [R,E]
-/// Assumes: expert_parallel divides num_experts; routing drops no token
-/// Source:  Qwen3 technical report 2025, §2; Hugging Face transformers, models qwen3 and qwen3_moe
+/// Assumes: expert_parallel divides num_experts; routing drops no token; sequence_parallel divides
+///          the query heads, and divides the key heads or is a multiple of them
+/// Source:  Jacobs et al. 2023, "DeepSpeed Ulysses", arXiv 2309.14509, for sequence_parallel;
+///           Qwen3 technical report 2025, §2; Hugging Face transformers, models qwen3 and qwen3_moe
 OpGraph build_decoder(const Architecture& architecture, const GraphOptions& options);
 
 }  // namespace xt

@@ -10,6 +10,7 @@
 
 #include "costmodel/diagnostics/diagnostic.h"
 #include "costmodel/diagnostics/nearest.h"
+#include "costmodel/document/reference.h"
 #include "planner/cli/commands.h"
 
 namespace {
@@ -30,50 +31,26 @@ Style style_of(const std::string& mode, int stream) {
   return {wants_color(color, facts)};
 }
 
-// Flags of a run, collected as text: the run file's own reader judges them.
+// Flags of a run, one per key of a run file, collected as text: the run file's reader judges them.
 class RunFlags {
  public:
   void add_to(CLI::App& app, RunOptions& options) {
     app.add_option_function<std::string>(
         "run", [&options](const std::string& path) { options.file = path; },
         "Run file (schema xt.run/1); flags override it");
-    for (const auto& [flag, help] : known) {
-      std::string field = flag + 2;
-      std::replace(field.begin(), field.end(), '-', '_');
+    for (const KeyReference& key : reference<RunFile>()) {
+      if (key.key == "schema") continue;
+      std::string flag = "--" + key.key;
+      std::replace(flag.begin(), flag.end(), '_', '-');
       app.add_option_function<std::string>(
              flag,
-             [&options, field](const std::string& text) {
+             [&options, field = key.key](const std::string& text) {
                options.flags.emplace_back(field, text);
              },
-             help)
+             key.doc)
           ->group("Run");
     }
   }
-
- private:
-  static constexpr std::array<std::pair<const char*, const char*>, 21> known = {{
-      {"--model", "Name in configs/models, or a config.json"},
-      {"--machine", "Name in profiles, or a profile"},
-      {"--overlay", "Calibration to lay over the machine's profile"},
-      {"--devices", "Packages (default 1)"},
-      {"--engine", "xt_run or xtuner_v1 (default xt_run)"},
-      {"--compute-dtype", "fp32, bf16 or fp16 (default: the engine's)"},
-      {"--expert-parallel", "Ranks that share a layer's experts (default 1)"},
-      {"--expert-parallel-across-nodes", "true allows it to span nodes"},
-      {"--pack-length", "Tokens of a pack (default 4096)"},
-      {"--sample-length", "Tokens of a sample (default: the pack's)"},
-      {"--gradient-accumulation", "Micro-steps of a step (default 1)"},
-      {"--recompute", "none, all or so many layers (default all)"},
-      {"--swap", "none, all, auto or so many layers (default none)"},
-      {"--loss-chunk", "none, auto or so many tokens (default auto)"},
-      {"--learning-rate", "Of AdamW (default 3e-4)"},
-      {"--beta1", "Of AdamW (default 0.9)"},
-      {"--beta2", "Of AdamW (default 0.95)"},
-      {"--adam-eps", "Of AdamW (default 1e-8)"},
-      {"--weight-decay", "Of AdamW (default 0.1)"},
-      {"--max-grad-norm", "Gradients are clipped to (default 1)"},
-      {"--seed", "Of weights and data (default 0)"},
-  }};
 };
 
 struct Arguments {

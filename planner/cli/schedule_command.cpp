@@ -45,6 +45,9 @@ PlanFile plan_file(const Plan& plan, const Estimate& answer) {
   file.pack_length = s.pack_length;
   file.sample_length = s.sample_length;
   file.gradient_accumulation = s.gradient_accumulation;
+  file.intra_layer_micro_batches = s.intra_layer_micro_batches;
+  file.sequence_parallel = s.sequence_parallel;
+  file.shard_ranks = s.shard_ranks == 0 ? s.ranks : s.shard_ranks;
   file.recompute_layers = s.recompute_layers;
   file.swap_layers = s.swap_layers;
   file.loss_chunk = s.loss_chunk;

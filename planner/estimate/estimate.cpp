@@ -1,5 +1,7 @@
 #include "planner/estimate/estimate.h"
 
+#include <cmath>
+
 #include "planner/lower/lower.h"
 
 namespace xt {
@@ -42,8 +44,31 @@ Flops hardware_flops(const Schedule& schedule, const Bindings& bindings) {
 
 double tokens_per_device_s(const Plan& plan, const Estimate& estimate) {
   const auto tokens = static_cast<double>(plan.strategy.tokens_per_step());
-  return tokens / static_cast<double>(plan.devices) / estimate.account.step.value;
+  const double fill = plan.data.load ? plan.data.load->fill_ratio : 1;
+  return fill * tokens / static_cast<double>(plan.devices) / estimate.account.step.value;
 }
+
+namespace {
+
+// `bindings` with packs of so large a sum of squared lengths.
+Bindings with_squares(const Schedule& schedule, Bindings bindings, double squares) {
+  for (std::size_t i = 0; i < schedule.symbols.size(); ++i)
+    if (schedule.symbols[i].kind == SymbolKind::sum_squared_lengths)
+      bindings[i] = std::llround(squares);
+  return bindings;
+}
+
+DataEffect data_effect(const Plan& plan, const Schedule& schedule) {
+  const auto step = [&](double squares) {
+    const Bindings bindings = with_squares(schedule, assumed_bindings(schedule), squares);
+    return to_seconds(
+        makespan(simulate(schedule, bindings, price(schedule, bindings, plan.profile))));
+  };
+  const DataLoad& load = *plan.data.load;
+  return {step(load.mean), step(load.largest_grouped), step(load.largest_plain)};
+}
+
+}  // namespace
 
 Estimate estimate(const Plan& plan) {
   Estimate result;
@@ -52,8 +77,11 @@ Estimate estimate(const Plan& plan) {
   result.prices = price(result.schedule, bindings, plan.profile);
   result.timeline = simulate(result.schedule, bindings, result.prices);
   result.account = account(result.schedule, result.timeline);
-  result.model_flops = model_flops(result.schedule, bindings);
-  result.hardware_flops = hardware_flops(result.schedule, bindings);
+  const Bindings mean =
+      plan.data.load ? with_squares(result.schedule, bindings, plan.data.load->mean) : bindings;
+  result.model_flops = model_flops(result.schedule, mean);
+  result.hardware_flops = hardware_flops(result.schedule, mean);
+  if (plan.data.load) result.data = data_effect(plan, result.schedule);
   result.peak = plan.profile.peak(plan.strategy.compute_dtype)->value;
   result.memory = plan.profile.memory.value;
   result.reserved = scaled(result.timeline.device_memory.peak,

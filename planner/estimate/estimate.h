@@ -14,6 +14,14 @@
 
 namespace xt {
 
+/// What samples of different lengths do to a step: its time if all ranks had the mean load, if
+/// packs are grouped by length, and if they are shuffled.
+struct DataEffect {
+  Seconds balanced;
+  Seconds grouped;
+  Seconds plain;
+};
+
 /// A priced and simulated plan.
 struct Estimate {
   Schedule schedule;
@@ -26,6 +34,7 @@ struct Estimate {
   Bytes reserved;        ///< device memory that the allocator holds at the peak
   Bytes memory;          ///< device memory of a rank
   bool fits = false;
+  std::optional<DataEffect> data;  ///< where lengths differ
 
   double mfu() const { return model_flops / account.step / peak; }
   double hfu() const { return hardware_flops / account.step / peak; }
@@ -33,7 +42,8 @@ struct Estimate {
 
 /// Lowers, prices and simulates `plan`.
 ///
-/// Assumes: samples equally long, routing balanced
+/// Assumes: routing balanced; where lengths differ, a micro-step takes as long as the mean over
+///          micro-steps of the ranks' largest Σ length², and flops are those of the mean
 Estimate estimate(const Plan& plan);
 
 /// Flops of a step of one rank that count for MFU: forward, loss and backward without recomputed
@@ -45,7 +55,7 @@ Flops model_flops(const Schedule& schedule, const Bindings& bindings);
 /// Flops of a step of one rank on the matrix units, recomputed ones included.
 Flops hardware_flops(const Schedule& schedule, const Bindings& bindings);
 
-/// Tokens that one device consumes per second.
+/// Tokens of samples that one device consumes per second.
 double tokens_per_device_s(const Plan& plan, const Estimate& estimate);
 
 /// The document of `--json`, schema xt.estimate/1.

@@ -9,13 +9,34 @@ Json strategy_json(const Plan& plan) {
                        {"devices", plan.devices},
                        {"ranks", s.ranks},
                        {"expert_parallel", s.expert_parallel},
+                       {"sequence_parallel", s.sequence_parallel},
+                       {"shard_ranks", s.shard_ranks == 0 ? s.ranks : s.shard_ranks},
                        {"pack_length", s.pack_length},
                        {"sample_length", s.sample_length},
                        {"gradient_accumulation", s.gradient_accumulation},
+                       {"intra_layer_micro_batches", s.intra_layer_micro_batches},
                        {"recompute_layers", s.recompute_layers},
                        {"swap_layers", s.swap_layers},
                        {"loss_chunk", s.loss_chunk},
                        {"compute_dtype", name(s.compute_dtype)}});
+}
+
+// Null where all samples have one length.
+Json data_json(const Plan& plan, const Estimate& estimate) {
+  if (!estimate.data) return Json();
+  const DataLoad& load = *plan.data.load;
+  return Json::object(
+      {{"sample_length", plan.data.lengths.text()},
+       {"pack_level", pack_level_names[static_cast<std::size_t>(plan.data.pack_level)]},
+       {"group_by_length", plan.data.groups_by_length},
+       {"packs_drawn", load.n_packs},
+       {"fill_ratio", load.fill_ratio},
+       {"mean_squared_lengths", load.mean},
+       {"largest_squared_lengths_grouped", load.largest_grouped},
+       {"largest_squared_lengths_plain", load.largest_plain},
+       {"step_time_balanced_s", estimate.data->balanced.value},
+       {"step_time_grouped_s", estimate.data->grouped.value},
+       {"step_time_plain_s", estimate.data->plain.value}});
 }
 
 Json breakdown_json(const MemoryPeak& peak) {
@@ -56,6 +77,7 @@ Json estimate_json(const Plan& plan, const Estimate& estimate) {
                        {"model", plan.model_name},
                        {"machine", plan.machine_name},
                        {"strategy", strategy_json(plan)},
+                       {"data", data_json(plan, estimate)},
                        {"step_time_s", estimate.account.step.value},
                        {"tokens_per_device_s", tokens_per_device_s(plan, estimate)},
                        {"model_flops", estimate.model_flops.value},

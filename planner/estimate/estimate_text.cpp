@@ -11,18 +11,46 @@ std::string gib(Bytes bytes) {
   return significant(static_cast<double>(bytes.value) / (1024.0 * 1024.0 * 1024.0), 4);
 }
 
+std::string samples_text(const PlanData& data) {
+  if (const auto* fixed = std::get_if<FixedLength>(&data.lengths.shape))
+    return fmt::format("{}-token samples", fixed->tokens);
+  return fmt::format("{} samples, {} packs", data.lengths.text(),
+                     pack_level_names[static_cast<std::size_t>(data.pack_level)]);
+}
+
+std::string data_lines(const Plan& plan, const Estimate& estimate) {
+  if (!estimate.data) return "";
+  const auto waiting = [&](Seconds step) { return percent(step / estimate.data->balanced - 1); };
+  return fmt::format(
+      "packs are ~{} full; waiting for the ranks with the longest samples adds ~{} to a step with "
+      "packs grouped by length, ~{} with packs shuffled; {} drawn\n",
+      percent(plan.data.load->fill_ratio), waiting(estimate.data->grouped),
+      waiting(estimate.data->plain), plan.data.load->n_packs);
+}
+
+// What of the layout is not as in plain FSDP.
+std::string layout_text(const Strategy& s) {
+  std::string text;
+  if (s.sequence_parallel > 1) text += fmt::format(", sequence_parallel {}", s.sequence_parallel);
+  if (s.replicas() > 1)
+    text += fmt::format(", {} replicas of {} shards", s.replicas(), s.shard_ranks);
+  if (s.intra_layer_micro_batches > 1)
+    text += fmt::format(", {} packs in lock-step", s.intra_layer_micro_batches);
+  return text;
+}
+
 std::string first_lines(const Plan& plan) {
   const Strategy& s = plan.strategy;
   const std::string ranks =
       plan.profile.ranks_per_device == 1 ? "" : fmt::format(" ({} ranks)", s.ranks);
-  std::string text = fmt::format(
-      "{} on {} × {}{}, engine {}, packs of {} tokens of {}-token samples\n", plan.model_name,
-      plan.devices, plan.profile.title, ranks, s.engine, s.pack_length, s.sample_length);
+  std::string text = fmt::format("{} on {} × {}{}, engine {}, packs of {} tokens of {}\n",
+                                 plan.model_name, plan.devices, plan.profile.title, ranks, s.engine,
+                                 s.pack_length, samples_text(plan.data));
   text += fmt::format(
-      "{}, expert_parallel {}, gradient_accumulation {}, recompute {} layers, swap {}{}, "
+      "{}, expert_parallel {}{}, gradient_accumulation {}, recompute {} layers, swap {}{}, "
       "loss_chunk {}{}\n\n",
-      name(s.compute_dtype), s.expert_parallel, s.gradient_accumulation, s.recompute_layers,
-      s.swap_layers, plan.has_automatic_swap ? " (auto)" : "", s.loss_chunk,
+      name(s.compute_dtype), s.expert_parallel, layout_text(s), s.gradient_accumulation,
+      s.recompute_layers, s.swap_layers, plan.has_automatic_swap ? " (auto)" : "", s.loss_chunk,
       plan.has_automatic_chunk ? " (auto)" : "");
   return text;
 }
@@ -92,6 +120,7 @@ std::string estimate_text(const Plan& plan, const Estimate& estimate, const Styl
   text += time_table(estimate.account);
   text += traffic_table(estimate.account);
   text += "\n" + memory_table(estimate) + "\n";
+  text += data_lines(plan, estimate);
   text += fmt::format("~{} a step, ~{} tokens per device per second, MFU ~{}, HFU ~{}\n",
                       format(estimate.account.step),
                       significant(tokens_per_device_s(plan, estimate), 4), percent(estimate.mfu()),

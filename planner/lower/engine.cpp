@@ -17,7 +17,8 @@ constexpr EngineRules xt_run() {
 }
 
 // Source: XTuner V1 (InternLM/xtuner, b934f4620), model/moe/moe.py, model/dense/dense.py and
-// utils/activation_offload.py; PyTorch FSDP2 for the copies around collectives.
+// utils/activation_offload.py; PyTorch FSDP2 for the copies around collectives, and for gathers and
+// reductions on one process group, whose NCCL communicator runs one kernel at a time.
 constexpr EngineRules xtuner_v1() {
   EngineRules rules;
   rules.name = "xtuner_v1";
@@ -26,6 +27,7 @@ constexpr EngineRules xtuner_v1() {
   rules.shards_dense_over_world = false;
   rules.copies_gathered = true;
   rules.copies_gradients = true;
+  rules.reduces_behind_gathers = true;
   rules.prefetches_head = false;
   rules.keeps_last_dense_layer = false;
   rules.recomputes_last_sparse_layer = false;
@@ -35,6 +37,10 @@ constexpr EngineRules xtuner_v1() {
   rules.swaps_dense = false;
   rules.swaps_after_layer = true;
   rules.hides_exchange = false;
+  rules.reduces_replicas_again = true;
+  rules.runs_in_lock_step = true;
+  rules.splits_sequences = true;
+  rules.replicates = true;
   rules.has_fp32_loss = true;
   rules.optimizer_copies = 2;
   rules.workspaces = xtuner_v1_workspaces;

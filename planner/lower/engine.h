@@ -21,6 +21,7 @@ struct EngineRules {
   bool copies_gathered = false;          ///< gathers into a flat buffer, then copies out
   bool copies_gradients = false;         ///< copies gradients into the reduce-scatter's own input
   bool reduces_through_scratch = false;  ///< reduce-scatter needs a buffer as large as its input
+  bool reduces_behind_gathers = false;   ///< both on one communicator, which runs one at a time
   bool prefetches_head = true;           ///< gathers the head while the last layer runs
   bool keeps_last_dense_layer = true;    ///< does not reshard the last layer, if it has no experts
   bool keeps_last_sparse_layer = true;   ///< does not reshard the last layer, if it has experts
@@ -31,6 +32,10 @@ struct EngineRules {
   bool swaps_dense = true;               ///< swaps inputs of layers without experts
   bool swaps_after_layer = false;        ///< starts a copy when the layer has run, not before
   bool hides_exchange = true;            ///< see GraphOptions
+  bool reduces_replicas_again = false;   ///< HSDP: sums over replicas once more before the update
+  bool runs_in_lock_step = false;        ///< several packs go through each layer together
+  bool splits_sequences = false;         ///< Ulysses
+  bool replicates = false;               ///< HSDP
   bool has_fp32_loss = false;            ///< lm_head loss as fp32 log-softmax under autograd
   std::int64_t optimizer_copies = 0;     ///< temporaries of a parameter's shard in its update
 

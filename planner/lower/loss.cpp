@@ -80,16 +80,15 @@ void Lowering::finish_autograd_loss() {
   Unit& unit = graph_.ties_embedding ? units_.front() : units_.back();
   open_gradients(unit, Phase::loss);
   op(Kernel::cast, from, {n}, {head_gradient_}, {head_weight(true)});
-  const BufferId scaled = build_.transient({{strategy_.pack_length, graph_.width, 1},
-                                            graph_.dtype,
-                                            MemoryCategory::logits_and_loss,
-                                            Space::device});
-  op(Kernel::cast, from, {strategy_.pack_length * graph_.width}, {d_hidden_}, {scaled});
+  const std::int64_t T = strategy_.loss_tokens();
+  const BufferId scaled = build_.transient(
+      {{T, graph_.width, 1}, graph_.dtype, MemoryCategory::logits_and_loss, Space::device});
+  op(Kernel::cast, from, {T * graph_.width}, {d_hidden_}, {scaled});
   d_hidden_ = scaled;
 }
 
 void Lowering::loss_chunks() {
-  const std::int64_t T = strategy_.pack_length;
+  const std::int64_t T = strategy_.loss_tokens();
   const std::int64_t rows = std::min(strategy_.loss_chunk, T);
   last_chunk_gradient_ = no_buffer;
   std::int16_t chunk = 0;
@@ -103,27 +102,64 @@ void Lowering::loss_chunks() {
   }
 }
 
+// Hidden states of all micro-batches lie one behind the other, so that chunks run through them.
+void Lowering::final_norm_forward(std::span<const OpId> after) {
+  const std::int64_t T = strategy_.rank_tokens(), E = graph_.width;
+  const BufferId norm = piece_view(units_.back(), norm_parameter, false);
+  final_rstd_.clear();
+  for (std::size_t m = 0; m < micro_batches_.size(); ++m) {
+    final_rstd_.push_back(
+        build_.transient({{T, 1, 1}, DType::fp32, MemoryCategory::logits_and_loss, Space::device}));
+    op(Kernel::rms_norm, origin(Phase::loss, StepPart::final_norm), {T, E},
+       {input(graph_.layers.size(), m), norm}, {rows_of(hidden_, m), final_rstd_.back()},
+       Lane::compute, Group::none, after);
+  }
+}
+
+void Lowering::final_norm_backward() {
+  const std::int64_t T = strategy_.rank_tokens(), E = graph_.width;
+  const Origin from = origin(Phase::loss, StepPart::final_norm);
+  const BufferId norm = piece_view(units_.back(), norm_parameter, false);
+  const BufferId gradient = piece_view(units_.back(), norm_parameter, true);
+  for (std::size_t m = 0; m < micro_batches_.size(); ++m) {
+    const BufferId addend =
+        m == 0
+            ? gradient
+            : build_.transient({{E, 1, 1}, graph_.dtype, MemoryCategory::gradients, Space::device});
+    micro_batches_[m].gradient =
+        build_.transient({{T, E, 1}, graph_.dtype, MemoryCategory::logits_and_loss, Space::device});
+    op(Kernel::rms_norm_backward, from, {T, E},
+       {rows_of(d_hidden_, m), input(graph_.layers.size(), m), norm, final_rstd_[m]},
+       {micro_batches_[m].gradient, addend});
+    if (m > 0) op(Kernel::add, from, {E}, {addend}, {gradient});
+  }
+}
+
+// The part of `whole` [n·T,E] that belongs to a micro-batch.
+BufferId Lowering::rows_of(BufferId whole, std::size_t micro_batch) {
+  if (micro_batches_.size() == 1) return whole;
+  const std::int64_t T = strategy_.rank_tokens(), E = graph_.width;
+  const auto offset = static_cast<std::int64_t>(micro_batch) * T * E * width(graph_.dtype);
+  return build_.view(whole, offset, {T, E, 1}, graph_.dtype);
+}
+
 void Lowering::loss(bool is_first) {
   Unit& head = units_.back();
-  const std::int64_t T = strategy_.pack_length, E = graph_.width;
-  const auto transient = [&](Extent rows, Extent columns, DType dtype) {
+  const std::int64_t T = strategy_.loss_tokens(), E = graph_.width;
+  const auto transient = [&](Extent rows, Extent columns) {
     return build_.transient(
-        {{rows, columns, 1}, dtype, MemoryCategory::logits_and_loss, Space::device});
+        {{rows, columns, 1}, graph_.dtype, MemoryCategory::logits_and_loss, Space::device});
   };
   gather(head, Phase::loss);
   copy_out(head, Phase::loss);
-  const BufferId x = inputs_.back();
-  const BufferId norm = piece_view(head, norm_parameter, false);
-  hidden_ = transient(T, E, graph_.dtype);
-  d_hidden_ = transient(T, E, graph_.dtype);
-  const BufferId rstd = transient(T, 1, DType::fp32);
+  hidden_ = transient(T, E);
+  d_hidden_ = transient(T, E);
   const OpId swap = pending_swap_;
-  op(Kernel::rms_norm, origin(Phase::loss, StepPart::final_norm), {T, E}, {x, norm},
-     {hidden_, rstd}, Lane::compute, Group::none, std::span(&swap, swap == no_op ? 0u : 1u));
+  final_norm_forward(std::span(&swap, swap == no_op ? 0u : 1u));
   pending_swap_ = no_op;
   head_weight_ = head_weight(false);
   if (rules_.has_fp32_loss) {
-    head_gradient_ = transient(graph_.vocabulary, E, graph_.dtype);
+    head_gradient_ = transient(graph_.vocabulary, E);
     op(Kernel::fill_zero, origin(Phase::loss, StepPart::lm_head), {graph_.vocabulary * E}, {},
        {head_gradient_});
     loss_chunks();
@@ -134,9 +170,7 @@ void Lowering::loss(bool is_first) {
     loss_chunks();
   }
   open_gradients(head, Phase::loss);
-  gradient_ = transient(T, E, graph_.dtype);
-  op(Kernel::rms_norm_backward, origin(Phase::loss, StepPart::final_norm), {T, E},
-     {d_hidden_, x, norm, rstd}, {gradient_, piece_view(head, norm_parameter, true)});
+  final_norm_backward();
   if (graph_.ties_embedding) release(units_.front());
   release(head);
   reduce(head, is_first);

@@ -9,9 +9,12 @@ namespace {
 // Forward, recompute and backward of all layers, gathers and copies on top.
 std::size_t expected_ops(const OpGraph& graph, const Strategy& strategy) {
   std::size_t ops = 100;
-  for (const std::uint16_t layer : graph.layers)
-    ops += 2 * graph.decoder[layer].forward.size() + graph.decoder[layer].backward.size() + 16;
-  ops += static_cast<std::size_t>(strategy.pack_length /
+  const auto packs = static_cast<std::size_t>(strategy.intra_layer_micro_batches);
+  for (const std::uint16_t layer : graph.layers) {
+    const Block& block = graph.decoder[layer];
+    ops += packs * (2 * block.forward.size() + block.backward.size()) + 16;
+  }
+  ops += static_cast<std::size_t>(strategy.loss_tokens() /
                                   std::max<std::int64_t>(1, strategy.loss_chunk)) *
          8;
   return strategy.gradient_accumulation > 1 ? 2 * ops : ops;
@@ -35,18 +38,17 @@ Lowering::Lowering(const OpGraph& graph, const Strategy& strategy, const EngineR
   };
   shape(Group::world) = {world, 1};
   shape(Group::expert) = {expert, 1};
-  shape(Group::expert_shard) = {world / expert, expert};
+  const auto shard =
+      strategy.shard_ranks == 0 ? world : static_cast<std::int32_t>(strategy.shard_ranks);
+  shape(Group::sequence) = {static_cast<std::int32_t>(strategy.sequence_parallel), 1};
+  shape(Group::replica) = {world / shard, shard};
+  shape(Group::expert_shard) = {shard / expert, expert};
   shape(Group::shard) =
-      rules.shards_dense_over_world ? GroupShape{world, 1} : shape(Group::expert_shard);
+      rules.shards_dense_over_world ? GroupShape{shard, 1} : shape(Group::expert_shard);
 }
 
-std::int64_t Lowering::group_size(Group group) const {
-  return strategy_.ranks == 0     ? 1
-         : group == Group::world  ? strategy_.ranks
-         : group == Group::expert ? strategy_.expert_parallel
-         : group == Group::shard && rules_.shards_dense_over_world
-             ? strategy_.ranks
-             : strategy_.ranks / strategy_.expert_parallel;
+std::int64_t Lowering::group_size(Group group) {
+  return build_.draft().groups[static_cast<std::size_t>(group)].size;
 }
 
 // Parts are numbered in the order in which ops first name them.
@@ -79,8 +81,9 @@ OpId Lowering::op(Kernel kernel, const Origin& from, std::initializer_list<Exten
 void Lowering::make_symbols() {
   const std::int64_t T = strategy_.pack_length, s = strategy_.sample_length;
   const std::int64_t rest = T % s;
-  sum_squared_lengths_ =
-      build_.symbol(SymbolKind::sum_squared_lengths, -1, T / s * s * s + rest * rest);
+  const std::int64_t squares = strategy_.sum_squared_lengths;
+  sum_squared_lengths_ = build_.symbol(SymbolKind::sum_squared_lengths, -1,
+                                       squares > 0 ? squares : T / s * s * s + rest * rest);
   longest_sample_ = build_.symbol(SymbolKind::longest_sample, -1, std::min(s, T));
   if (strategy_.expert_parallel == 1) return;
   rows_received_.resize(graph_.layers.size());
@@ -93,19 +96,35 @@ void Lowering::make_symbols() {
 }
 
 void Lowering::make_resident() {
-  const std::int64_t T = strategy_.pack_length;
+  const std::int64_t T = strategy_.rank_tokens();
+  const std::int64_t n_packs = strategy_.intra_layer_micro_batches;
   const auto of = [&](std::int64_t n, DType dtype) {
     return build_.resident({{n, 1, 1}, dtype, MemoryCategory::other, Space::device});
   };
   BatchBuffers& batch = build_.draft().batch;
-  batch.tokens = of(T, DType::int64);
-  batch.labels = of(T, DType::int64);
-  batch.positions = of(T, DType::int64);
-  batch.boundaries = of(T + 1, DType::int32);
+  batch.tokens = of(n_packs * T, DType::int64);
+  batch.labels = of(n_packs * T, DType::int64);
+  batch.positions = of(n_packs * T, DType::int64);
+  batch.boundaries = of(n_packs * (strategy_.pack_length + 1), DType::int32);
   batch.valid_tokens = of(1, DType::fp32);
   scalars_ = of(2, DType::fp32);
   batch.loss = build_.view(scalars_, 0, {1, 1, 1}, DType::fp32);
   batch.grad_norm = build_.view(scalars_, width(DType::fp32), {1, 1, 1}, DType::fp32);
+}
+
+// The packs of a micro-step lie one behind the other; the loss sees them as one.
+void Lowering::make_micro_batches() {
+  const std::int64_t T = strategy_.rank_tokens(), n_packs = strategy_.intra_layer_micro_batches;
+  const BatchBuffers batch = build_.draft().batch;
+  const auto part = [&](BufferId whole, std::int64_t pack, std::int64_t n, DType dtype) {
+    return n_packs == 1 ? whole : build_.view(whole, pack * n * width(dtype), {n, 1, 1}, dtype);
+  };
+  for (std::int64_t pack = 0; pack < n_packs; ++pack) {
+    MicroBatch& micro_batch = micro_batches_.emplace_back();
+    micro_batch.tokens = part(batch.tokens, pack, T, DType::int64);
+    micro_batch.positions = part(batch.positions, pack, T, DType::int64);
+    micro_batch.boundaries = part(batch.boundaries, pack, strategy_.pack_length + 1, DType::int32);
+  }
 }
 
 void Lowering::prepare() {
@@ -134,16 +153,19 @@ void Lowering::update(UnitFlat& flat) {
   build_.add({work, Lane::compute, from, inputs, outputs, workspaces_, {}});
 }
 
-// Gradients of parameters that several ranks of an expert parallel group hold are summed first;
-// then one all-reduce carries the norm and the loss, and every flat is clipped and updated.
+// Gradients of parameters that several ranks of an expert parallel group hold are summed first, and
+// where the engine does so, those of all replicas once more; then one all-reduce carries the norm
+// and the loss, and every flat is clipped and updated.
 void Lowering::optimize() {
   for (Unit& unit : units_) {
     for (UnitFlat& flat : unit.flats) {
-      if (rules_.shards_dense_over_world || flat.group == Group::expert_shard ||
-          strategy_.expert_parallel == 1)
-        continue;
+      const bool is_held_twice = flat.group == Group::shard && !rules_.shards_dense_over_world &&
+                                 strategy_.expert_parallel > 1;
+      const bool is_reduced_again = rules_.reduces_replicas_again && strategy_.replicas() > 1;
+      if (!is_held_twice && !is_reduced_again) continue;
       op(Kernel::all_reduce, origin(Phase::reduce, StepPart::replicas), {flat.shard_elements}, {},
-         {flat.gradient_shard}, Lane::reduce_scatter, Group::expert);
+         {flat.gradient_shard}, Lane::reduce_scatter,
+         is_held_twice ? Group::expert : Group::replica);
     }
   }
   const BufferId grad_norm = build_.draft().batch.grad_norm;
@@ -161,6 +183,7 @@ void Lowering::optimize() {
 Schedule Lowering::run() && {
   make_symbols();
   make_resident();
+  make_micro_batches();
   make_units();
   prepare();
   micro_step(true);
@@ -172,7 +195,7 @@ Schedule Lowering::run() && {
 Schedule lower(const OpGraph& graph, const Strategy& strategy) {
   const EngineRules* rules = engine_named(strategy.engine);
   XT_CHECK(rules != nullptr, strategy.engine);
-  XT_CHECK(graph.tokens == strategy.pack_length && graph.dtype == strategy.compute_dtype);
+  XT_CHECK(graph.tokens == strategy.rank_tokens() && graph.dtype == strategy.compute_dtype);
   return Lowering(graph, strategy, *rules).run();
 }
 

@@ -44,12 +44,23 @@ struct PendingReduce {
 /// The buffers of one run of a block, by value.
 using Values = std::vector<BufferId>;
 
-/// One run of a block: for which layer, in which phase, on which buffers.
+/// One run of a block: for which layer and micro-batch, in which phase, on which buffers.
 struct BlockRun {
   PreparedBlock& block;
   Values& values;
   Phase phase = Phase::forward;
   std::int16_t layer = -1;
+  std::int16_t micro_batch = 0;
+  bool adds_gradients = false;  ///< another micro-batch has written the parameters' gradients
+};
+
+/// What each of the micro-batches that go through the layers in lock-step has of its own.
+struct MicroBatch {
+  BufferId tokens = no_buffer;
+  BufferId positions = no_buffer;
+  BufferId boundaries = no_buffer;
+  BufferId table = no_buffer;     ///< of rotary angles
+  BufferId gradient = no_buffer;  ///< of the input of the layer run backward last
 };
 
 /// Parts of a step that are not of the model.
@@ -99,21 +110,33 @@ class Lowering {
   void convert_reduced(const Origin& from, UnitFlat& flat, BufferId reduced, bool is_first);
   void settle(bool is_first);
   std::vector<OpId> pending_ops() const;
-  void bind_parameters(const Unit& unit, Values& values);
+  std::vector<Values> unbound_values(const PreparedBlock& block) const;
+  void bind_parameters(const Unit& unit, std::span<Values> values);
   BufferId piece_view(const Unit& unit, std::size_t parameter, bool is_gradient);
 
   // micro_step.cpp: forward, recompute, backward, swap
   void micro_step(bool is_first);
   void forward();
+  void embedding_forward();
   void backward(bool is_first);
-  void recompute(const BlockRun& run);
   void forget(const Block& block, Values& values) const;
   void layer_forward(std::int16_t layer);
   void layer_backward(std::int16_t layer, bool is_first);
   void embedding_backward(bool is_first);
-  void run_forward(const BlockRun& run, std::span<const OpId> last_waits_for);
-  void run_backward(const BlockRun& run);
+  void swap_out(std::int16_t layer);
+  void swap_in(std::int16_t layer);
+  BufferId& input(std::size_t layer, std::size_t micro_batch) {
+    return inputs_[layer * micro_batches_.size() + micro_batch];
+  }
+  std::vector<BlockRun> runs(PreparedBlock& block, std::span<Values> values, Phase phase,
+                             std::int16_t layer) const;
+
+  // block_run.cpp: the ops of a block, for all micro-batches in lock-step
+  void run_forward(std::span<const BlockRun> runs, std::span<const OpId> last_waits_for);
+  void recompute(std::span<const BlockRun> runs);
+  void run_backward(std::span<const BlockRun> runs);
   void emit(PreparedOp& op, const BlockRun& run, std::span<const OpId> after = {});
+  void add_gradient(const BlockRun& run, ValueId gradient, BufferId addend);
   void know(PreparedOp& op, std::int16_t layer);
   BufferId make_value(const BlockRun& run, ValueId id);
   MemoryCategory category(const BlockRun& run, ValueId id) const;
@@ -121,13 +144,14 @@ class Lowering {
   Extent resolve(Extent extent, std::int16_t layer) const {
     return extent.is_symbol() ? bound(static_cast<SymbolKind>(extent.symbol()), layer) : extent;
   }
-  void swap_out(std::int16_t layer);
-  void swap_in(std::int16_t layer);
   bool is_recomputed(std::int16_t layer) const { return layer < strategy_.recompute_layers; }
   bool is_swapped(std::int16_t layer) const { return layer < strategy_.swap_layers; }
 
   // loss.cpp
   void loss(bool is_first);
+  void final_norm_forward(std::span<const OpId> after);
+  void final_norm_backward();
+  BufferId rows_of(BufferId whole, std::size_t micro_batch);
   void loss_chunks();
   void loss_chunk(std::int16_t chunk, std::int64_t first, std::int64_t rows);
   void autograd_loss_chunk(std::int16_t chunk, std::int64_t first, std::int64_t rows);
@@ -137,6 +161,7 @@ class Lowering {
   // lower.cpp: what is resident, and the sections
   void make_symbols();
   void make_resident();
+  void make_micro_batches();
   void prepare();
   void optimize();
   void update(UnitFlat& flat);
@@ -147,7 +172,7 @@ class Lowering {
           Lane lane = Lane::compute, Group group = Group::none, std::span<const OpId> after = {});
   Origin origin(Phase phase, StepPart part, std::int16_t layer = -1, std::int16_t chunk = -1);
   bool keeps_gathered(const Unit& unit) const;
-  std::int64_t group_size(Group group) const;
+  std::int64_t group_size(Group group);
 
   const OpGraph& graph_;
   const Strategy& strategy_;
@@ -159,14 +184,16 @@ class Lowering {
 
   SymbolId sum_squared_lengths_{}, longest_sample_{};
   std::vector<SymbolId> rows_received_;
-  BufferId scalars_ = no_buffer, table_ = no_buffer;
+  BufferId scalars_ = no_buffer;
+  std::vector<MicroBatch> micro_batches_;
 
-  std::vector<Values> kept_;       ///< per layer: what its forward pass left for its backward
-  std::vector<BufferId> inputs_;   ///< per layer: its input; after the last, the head's
-  std::vector<BufferId> on_host_;  ///< per layer: its input, swapped out
+  // Per layer and micro-batch, micro-batches of a layer side by side.
+  std::vector<std::vector<Values>> kept_;  ///< what the forward pass left for the backward pass
+  std::vector<BufferId> inputs_;           ///< after the last layer, the head's
+  std::vector<BufferId> on_host_;          ///< inputs, swapped out
   OpId pending_swap_ = no_op;
-  BufferId gradient_ = no_buffer;  ///< of the input of the layer run backward last
   BufferId hidden_ = no_buffer, d_hidden_ = no_buffer;
+  std::vector<BufferId> final_rstd_;  ///< by micro-batch
   BufferId head_weight_ = no_buffer, head_gradient_ = no_buffer;
   BufferId last_chunk_gradient_ = no_buffer;
 

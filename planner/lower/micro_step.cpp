@@ -11,114 +11,41 @@ std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
 
 }  // namespace
 
-Extent Lowering::bound(SymbolKind kind, std::int16_t layer) const {
-  switch (kind) {
-    case SymbolKind::rows_received:
-      return Extent::of(rows_received_[static_cast<std::size_t>(layer)]);
-    case SymbolKind::sum_squared_lengths:
-      return Extent::of(sum_squared_lengths_);
-    case SymbolKind::longest_sample:
-      return Extent::of(longest_sample_);
-  }
-  XT_CHECK(false);
-}
-
-MemoryCategory Lowering::category(const BlockRun& run, ValueId id) const {
-  if (run.phase != Phase::forward) return MemoryCategory::recomputed_layer;
-  const GraphValue& value = run.block.graph->values[at(id)];
-  if (value.role == ValueRole::output) return MemoryCategory::saved_activations;
-  if (run.layer < 0 || !run.block.is_saved[at(id)]) return MemoryCategory::recomputed_layer;
-  const bool keeps_this = value.is_recorded && !rules_.recomputes_whole_layer;
-  return keeps_this || !is_recomputed(run.layer) ? MemoryCategory::saved_activations
-                                                 : MemoryCategory::recomputed_layer;
-}
-
-BufferId Lowering::make_value(const BlockRun& run, ValueId id) {
-  const GraphValue& value = run.block.graph->values[at(id)];
-  const BatchBuffers& batch = build_.draft().batch;
-  if (value.role == ValueRole::tokens) return batch.tokens;
-  if (value.role == ValueRole::boundaries) return batch.boundaries;
-  if (value.role == ValueRole::rope_table) return table_;
-  XT_CHECK(value.role != ValueRole::parameter && value.role != ValueRole::parameter_gradient,
-           at(id));
-  TensorSpec spec{{}, value.dtype, category(run, id), Space::device};
-  for (std::size_t d = 0; d < spec.shape.size(); ++d)
-    spec.shape[d] = resolve(value.shape[d], run.layer);
-  return build_.transient(spec);
-}
-
-// Finds the work of `op`, which all layers share unless it names a symbol of the layer.
-void Lowering::know(PreparedOp& op, std::int16_t layer) {
-  Work work = op.graph->work;
-  for (Extent& extent : work.extents) extent = resolve(extent, layer);
-  op.work = build_.intern(work);
-  op.workspaces.clear();
-  rules_.workspaces(work, op.workspaces);
-  op.is_known = !op.varies;
-}
-
-void Lowering::emit(PreparedOp& op, const BlockRun& run, std::span<const OpId> after) {
-  const GraphOp& graph = *op.graph;
-  operands_.clear();
-  for (const ValueId id : graph.inputs) {
-    BufferId& buffer = run.values[at(id)];
-    if (buffer == no_buffer) {
-      XT_CHECK(run.block.graph->values[at(id)].role >= ValueRole::tokens, at(id));
-      buffer = make_value(run, id);
-    }
-    operands_.push_back(buffer);
-  }
-  for (const ValueId id : graph.outputs) {
-    BufferId& buffer = run.values[at(id)];
-    if (buffer == no_buffer) buffer = make_value(run, id);
-    operands_.push_back(buffer);
-  }
-  if (!op.is_known) know(op, run.layer);
-  const std::span<const BufferId> all(operands_);
-  const std::size_t n_inputs = graph.inputs.size();
-  build_.add(op.work, {graph.lane,
-                       {run.phase, graph.part, run.layer, -1},
-                       all.first(n_inputs),
-                       all.subspan(n_inputs),
-                       op.workspaces,
-                       after});
-}
-
-void Lowering::run_forward(const BlockRun& run, std::span<const OpId> last_waits_for) {
-  for (PreparedOp& op : run.block.forward) {
-    const bool is_last = &op == &run.block.forward.back();
-    emit(op, run, is_last ? last_waits_for : std::span<const OpId>());
-  }
-}
-
-// The last op waits for the reductions in flight, so that what they read does not pile up.
-void Lowering::run_backward(const BlockRun& run) {
-  const std::vector<OpId> reduces = pending_ops();
-  for (PreparedOp& op : run.block.backward) {
-    const bool is_last = &op == &run.block.backward.back();
-    emit(op, run, is_last ? std::span<const OpId>(reduces) : std::span<const OpId>());
-  }
-}
-
 void Lowering::swap_out(std::int16_t layer) {
-  const std::size_t i = static_cast<std::size_t>(layer);
-  const Extent n = strategy_.pack_length * graph_.width;
-  on_host_[i] =
-      build_.transient({{n, 1, 1}, graph_.dtype, MemoryCategory::saved_activations, Space::host});
-  pending_swap_ = op(Kernel::copy_to_host, origin(Phase::forward, StepPart::swap, layer), {n},
-                     {inputs_[i]}, {on_host_[i]}, Lane::swap_out);
+  const Extent n = strategy_.rank_tokens() * graph_.width;
+  for (std::size_t m = 0; m < micro_batches_.size(); ++m) {
+    BufferId& on_host = on_host_[static_cast<std::size_t>(layer) * micro_batches_.size() + m];
+    on_host =
+        build_.transient({{n, 1, 1}, graph_.dtype, MemoryCategory::saved_activations, Space::host});
+    pending_swap_ = op(Kernel::copy_to_host, origin(Phase::forward, StepPart::swap, layer), {n},
+                       {input(static_cast<std::size_t>(layer), m)}, {on_host}, Lane::swap_out);
+  }
 }
 
 void Lowering::swap_in(std::int16_t layer) {
   if (layer < 0 || !is_swapped(layer)) return;
-  const std::size_t i = static_cast<std::size_t>(layer);
-  const Extent n = strategy_.pack_length * graph_.width;
-  inputs_[i] = build_.transient({{strategy_.pack_length, graph_.width, 1},
-                                 graph_.dtype,
-                                 MemoryCategory::saved_activations,
-                                 Space::device});
-  op(Kernel::copy_to_device, origin(Phase::backward, StepPart::swap, layer), {n}, {on_host_[i]},
-     {inputs_[i]}, Lane::swap_in);
+  const std::int64_t T = strategy_.rank_tokens(), E = graph_.width;
+  for (std::size_t m = 0; m < micro_batches_.size(); ++m) {
+    BufferId& to = input(static_cast<std::size_t>(layer), m);
+    to = build_.transient(
+        {{T, E, 1}, graph_.dtype, MemoryCategory::saved_activations, Space::device});
+    op(Kernel::copy_to_device, origin(Phase::backward, StepPart::swap, layer), {T * E},
+       {on_host_[static_cast<std::size_t>(layer) * micro_batches_.size() + m]}, {to},
+       Lane::swap_in);
+  }
+}
+
+// One run per set of values; a backward pass takes the micro-batches in reverse order.
+std::vector<BlockRun> Lowering::runs(PreparedBlock& block, std::span<Values> values, Phase phase,
+                                     std::int16_t layer) const {
+  std::vector<BlockRun> result;
+  result.reserve(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::size_t m = phase == Phase::backward ? values.size() - 1 - i : i;
+    result.push_back({block, values[m], phase, layer, static_cast<std::int16_t>(m),
+                      phase == Phase::backward && i > 0});
+  }
+  return result;
 }
 
 void Lowering::layer_forward(std::int16_t layer) {
@@ -128,17 +55,19 @@ void Lowering::layer_forward(std::int16_t layer) {
   if (!is_last || rules_.prefetches_head) gather(units_[i + 2], Phase::forward);
   copy_out(unit, Phase::forward);
   PreparedBlock& block = *unit.block;
-  Values values(block.graph->values.size(), no_buffer);
+  std::vector<Values> values = unbound_values(block);
   bind_parameters(unit, values);
-  values[at(block.input)] = inputs_[i];
+  for (std::size_t m = 0; m < values.size(); ++m) values[m][at(block.input)] = input(i, m);
   const OpId earlier_swap = pending_swap_;
   pending_swap_ = no_op;
   if (is_swapped(layer) && !rules_.swaps_after_layer) swap_out(layer);
-  run_forward({block, values, Phase::forward, layer},
+  run_forward(runs(block, values, Phase::forward, layer),
               std::span(&earlier_swap, earlier_swap == no_op ? 0u : 1u));
   if (is_swapped(layer) && rules_.swaps_after_layer) swap_out(layer);
-  inputs_[i + 1] = values[at(block.output)];
-  if (is_recomputed(layer)) forget(*block.graph, values);
+  for (std::size_t m = 0; m < values.size(); ++m) {
+    input(i + 1, m) = values[m][at(block.output)];
+    if (is_recomputed(layer)) forget(*block.graph, values[m]);
+  }
   kept_[i] = std::move(values);
   if (!keeps_gathered(unit)) release(unit);
 }
@@ -149,30 +78,30 @@ void Lowering::forget(const Block& block, Values& values) const {
     if (!block.values[v].is_recorded || rules_.recomputes_whole_layer) values[v] = no_buffer;
 }
 
+void Lowering::embedding_forward() {
+  Unit& unit = units_[0];
+  PreparedBlock& block = *unit.block;
+  std::vector<Values> values = unbound_values(block);
+  bind_parameters(unit, values);
+  run_forward(runs(block, values, Phase::forward, -1), {});
+  for (std::size_t m = 0; m < values.size(); ++m) input(0, m) = values[m][at(block.output)];
+  if (!keeps_gathered(unit)) release(unit);
+}
+
 void Lowering::forward() {
   gather(units_[0], Phase::forward);
   gather(units_[1], Phase::forward);
-  table_ = build_.transient({{strategy_.pack_length, graph_.head_dim, 1},
-                             DType::fp32,
-                             MemoryCategory::other,
-                             Space::device});
-  op(Kernel::rope_table, origin(Phase::forward, StepPart::rope_table),
-     {strategy_.pack_length, graph_.head_dim}, {build_.draft().batch.positions}, {table_});
+  const std::int64_t T = strategy_.rank_tokens(), D = graph_.head_dim;
+  for (MicroBatch& micro_batch : micro_batches_) {
+    micro_batch.table =
+        build_.transient({{T, D, 1}, DType::fp32, MemoryCategory::other, Space::device});
+    op(Kernel::rope_table, origin(Phase::forward, StepPart::rope_table), {T, D},
+       {micro_batch.positions}, {micro_batch.table});
+  }
   copy_out(units_[0], Phase::forward);
-  PreparedBlock& block = *units_[0].block;
-  Values values(block.graph->values.size(), no_buffer);
-  bind_parameters(units_[0], values);
-  run_forward({block, values, Phase::forward, -1}, {});
-  inputs_[0] = values[at(block.output)];
-  if (!keeps_gathered(units_[0])) release(units_[0]);
+  embedding_forward();
   for (std::size_t layer = 0; layer < graph_.layers.size(); ++layer)
     layer_forward(static_cast<std::int16_t>(layer));
-}
-
-// Runs again what the backward pass reads; the whole layer where the engine knows no better.
-void Lowering::recompute(const BlockRun& run) {
-  for (PreparedOp& op : run.block.forward)
-    if (op.is_recomputed || rules_.recomputes_whole_layer) emit(op, run);
 }
 
 void Lowering::layer_backward(std::int16_t layer, bool is_first) {
@@ -182,15 +111,18 @@ void Lowering::layer_backward(std::int16_t layer, bool is_first) {
   swap_in(static_cast<std::int16_t>(layer - 1));
   copy_out(unit, Phase::backward);
   PreparedBlock& block = *unit.block;
-  Values values = std::move(kept_[i]);
-  values[at(block.input)] = inputs_[i];
-  values[at(block.output_gradient)] = gradient_;
+  std::vector<Values> values = std::move(kept_[i]);
+  for (std::size_t m = 0; m < values.size(); ++m) {
+    values[m][at(block.input)] = input(i, m);
+    values[m][at(block.output_gradient)] = micro_batches_[m].gradient;
+  }
   bind_parameters(unit, values);
-  if (is_recomputed(layer)) recompute({block, values, Phase::recompute, layer});
+  if (is_recomputed(layer)) recompute(runs(block, values, Phase::recompute, layer));
   open_gradients(unit, Phase::backward);
   bind_parameters(unit, values);
-  run_backward({block, values, Phase::backward, layer});
-  gradient_ = values[at(block.input_gradient)];
+  run_backward(runs(block, values, Phase::backward, layer));
+  for (std::size_t m = 0; m < values.size(); ++m)
+    micro_batches_[m].gradient = values[m][at(block.input_gradient)];
   settle(is_first);
   release(unit);
   reduce(unit, is_first);
@@ -201,10 +133,11 @@ void Lowering::embedding_backward(bool is_first) {
   copy_out(unit, Phase::backward);
   open_gradients(unit, Phase::backward);
   PreparedBlock& block = *unit.block;
-  Values values(block.graph->values.size(), no_buffer);
+  std::vector<Values> values = unbound_values(block);
   bind_parameters(unit, values);
-  values[at(block.output_gradient)] = gradient_;
-  run_backward({block, values, Phase::backward, -1});
+  for (std::size_t m = 0; m < values.size(); ++m)
+    values[m][at(block.output_gradient)] = micro_batches_[m].gradient;
+  run_backward(runs(block, values, Phase::backward, -1));
   settle(is_first);
   release(unit);
   reduce(unit, is_first);
@@ -222,8 +155,8 @@ void Lowering::backward(bool is_first) {
 void Lowering::micro_step(bool is_first) {
   const std::size_t n_layers = graph_.layers.size();
   kept_.assign(n_layers, {});
-  inputs_.assign(n_layers + 1, no_buffer);
-  on_host_.assign(n_layers, no_buffer);
+  inputs_.assign((n_layers + 1) * micro_batches_.size(), no_buffer);
+  on_host_.assign(n_layers * micro_batches_.size(), no_buffer);
   pending_swap_ = no_op;
   forward();
   loss(is_first);

@@ -37,6 +37,52 @@ std::vector<bool> saved_values(const Block& block) {
   return is_saved;
 }
 
+std::vector<bool> exchanged_values(const Block& block) {
+  std::vector<bool> is_exchanged(block.values.size(), false);
+  for (const auto* ops : {&block.forward, &block.backward})
+    for (const GraphOp& op : *ops)
+      for (const ValueId id : op.outputs) is_exchanged[at(id)] = op.lane == Lane::expert;
+  return is_exchanged;
+}
+
+std::vector<std::size_t> positions(const std::vector<GraphOp>& ops, Kernel kernel) {
+  std::vector<std::size_t> found;
+  for (std::size_t i = 0; i < ops.size(); ++i)
+    if (ops[i].work.kernel == kernel) found.push_back(i);
+  return found;
+}
+
+// Attention and permutation; dispatch and experts; combination on the link; the rest.
+//
+// Source: XTuner V1 (InternLM/xtuner, b934f4620), _micro_batch_forward of the MoE decoder layer
+std::vector<std::size_t> forward_turns(const std::vector<GraphOp>& ops) {
+  std::vector<std::size_t> ends;
+  const auto permute = positions(ops, Kernel::permute);
+  const auto unpermute = positions(ops, Kernel::unpermute);
+  const auto exchanges = positions(ops, Kernel::all_to_all);
+  if (!permute.empty()) ends.push_back(permute.front() + 1);
+  if (!exchanges.empty()) ends.push_back(exchanges.back());
+  if (!unpermute.empty()) ends.push_back(unpermute.front());
+  ends.push_back(ops.size());
+  return ends;
+}
+
+// The mirror image: up to the exchange that undoes the combination; up to the one that undoes the
+// dispatch; the rest.
+std::vector<std::size_t> backward_turns(const std::vector<GraphOp>& ops) {
+  std::vector<std::size_t> ends;
+  const auto unpermute = positions(ops, Kernel::unpermute_backward);
+  const auto permute = positions(ops, Kernel::permute_backward_add);
+  const auto exchanges = positions(ops, Kernel::all_to_all);
+  if (!exchanges.empty()) {
+    for (const std::size_t exchange : exchanges) ends.push_back(exchange + 1);
+  } else if (!unpermute.empty()) {
+    ends = {unpermute.front() + 1, permute.front()};
+  }
+  ends.push_back(ops.size());
+  return ends;
+}
+
 }  // namespace
 
 PreparedBlock prepared(const Block& block, std::int64_t dense_ranks, std::int64_t expert_ranks) {
@@ -48,8 +94,11 @@ PreparedBlock prepared(const Block& block, std::int64_t dense_ranks, std::int64_
   result.input_gradient = value_of(block, ValueRole::input_gradient);
   result.output_gradient = value_of(block, ValueRole::output_gradient);
   result.is_saved = saved_values(block);
+  result.is_exchanged = exchanged_values(block);
   result.forward = prepared(block.forward);
   result.backward = prepared(block.backward);
+  result.forward_turns = forward_turns(block.forward);
+  result.backward_turns = backward_turns(block.backward);
   const std::vector<bool> again = recomputed_ops(block);
   for (std::size_t i = 0; i < again.size(); ++i) result.forward[i].is_recomputed = again[i];
   return result;

@@ -34,9 +34,13 @@ struct PreparedBlock {
   ValueId output = no_value;
   ValueId input_gradient = no_value;
   ValueId output_gradient = no_value;
-  std::vector<bool> is_saved;  ///< by value: kept from the forward pass for the backward pass
+  std::vector<bool> is_saved;      ///< by value: kept from the forward pass for the backward pass
+  std::vector<bool> is_exchanged;  ///< by value: written by an exchange between ranks
   std::vector<PreparedOp> forward;
   std::vector<PreparedOp> backward;
+  /// Ends of the runs of ops that one micro-batch executes before the next one takes its turn.
+  std::vector<std::size_t> forward_turns;
+  std::vector<std::size_t> backward_turns;
 };
 
 /// `block` prepared; its dense parameters are split over `dense_ranks`, its experts over

@@ -161,14 +161,17 @@ void Lowering::reduce_flat(const Unit& unit, UnitFlat& flat, bool is_first) {
     shard.category = MemoryCategory::communication_buffers;
     reduced = build_.transient(shard);
   }
+  const Lane lane = rules_.reduces_behind_gathers ? Lane::all_gather : Lane::reduce_scatter;
   OpId last{};
   if (rules_.reduces_through_scratch) {
-    last = op(Kernel::reduce_scatter, from, {n}, {full}, {reduced, build_.transient(scratch)},
-              Lane::reduce_scatter, flat.group);
+    last = op(Kernel::reduce_scatter, from, {n}, {full}, {reduced, build_.transient(scratch)}, lane,
+              flat.group);
   } else {
-    last =
-        op(Kernel::reduce_scatter, from, {n}, {full}, {reduced}, Lane::reduce_scatter, flat.group);
+    last = op(Kernel::reduce_scatter, from, {n}, {full}, {reduced}, lane, flat.group);
   }
+  if (strategy_.replicas() > 1)
+    last = op(Kernel::all_reduce, origin(Phase::backward, StepPart::replicas, unit.layer),
+              {flat.shard_elements}, {}, {reduced}, Lane::reduce_scatter, Group::replica);
   if (graph_.dtype != DType::fp32) {
     convert_reduced(from, flat, reduced, is_first);
     reduced = flat.gradient_shard;
@@ -215,7 +218,16 @@ BufferId Lowering::piece_view(const Unit& unit, std::size_t parameter, bool is_g
   XT_CHECK(false, parameter);
 }
 
-void Lowering::bind_parameters(const Unit& unit, Values& values) {
+// For each micro-batch, the values of `block`, none of which is bound to a buffer yet.
+std::vector<Values> Lowering::unbound_values(const PreparedBlock& block) const {
+  return std::vector<Values>(micro_batches_.size(), Values(block.graph->values.size(), no_buffer));
+}
+
+// All micro-batches see the same views.
+void Lowering::bind_parameters(const Unit& unit, std::span<Values> values) {
+  const auto bind = [&](ValueId id, BufferId view) {
+    for (Values& of : values) of[static_cast<std::size_t>(id)] = view;
+  };
   for (const UnitFlat& flat : unit.flats) {
     for (std::size_t i = 0; i < flat.layout->parameters.size(); ++i) {
       const GraphParameter& parameter = unit.block->graph->parameters[flat.layout->parameters[i]];
@@ -223,11 +235,9 @@ void Lowering::bind_parameters(const Unit& unit, Values& values) {
       const auto& shape =
           unit.block->graph->values[static_cast<std::size_t>(parameter.value)].shape;
       if (flat.gathered != no_buffer)
-        values[static_cast<std::size_t>(parameter.value)] =
-            build_.view(flat.gathered, offset, shape, graph_.dtype);
+        bind(parameter.value, build_.view(flat.gathered, offset, shape, graph_.dtype));
       if (flat.gradient != no_buffer)
-        values[static_cast<std::size_t>(parameter.gradient)] =
-            build_.view(flat.gradient, offset, shape, graph_.dtype);
+        bind(parameter.gradient, build_.view(flat.gradient, offset, shape, graph_.dtype));
     }
   }
 }

@@ -80,6 +80,7 @@ void xt_run_workspaces(const Work& work, std::vector<WorkspaceSpec>& list) {
     case Kernel::reduce_scatter:
     case Kernel::all_reduce:
     case Kernel::exchange_counts:
+    case Kernel::exchange_heads:
     case Kernel::all_to_all:
     case Kernel::copy_to_host:
     case Kernel::copy_to_device:

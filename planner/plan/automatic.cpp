@@ -21,17 +21,16 @@ bool loss_sets_peak(const OpGraph& graph, const Strategy& strategy) {
   return schedule.op(peak.op).origin.phase == Phase::loss;
 }
 
-// Chunks smallest_chunk · 2^i that are shorter than the pack, and the whole pack.
-std::vector<std::int64_t> chunks(std::int64_t pack_length) {
+// Chunks smallest_chunk · 2^i that are shorter than the tokens of the loss, and all of them.
+std::vector<std::int64_t> chunks(std::int64_t tokens) {
   std::vector<std::int64_t> result;
-  for (std::int64_t chunk = smallest_chunk; chunk < pack_length; chunk *= 2)
-    result.push_back(chunk);
-  if (result.empty() || result.back() * 2 == pack_length) result.push_back(pack_length);
+  for (std::int64_t chunk = smallest_chunk; chunk < tokens; chunk *= 2) result.push_back(chunk);
+  if (result.empty() || result.back() * 2 == tokens) result.push_back(tokens);
   return result;
 }
 
 std::int64_t automatic_chunk(const OpGraph& graph, Strategy strategy) {
-  const std::vector<std::int64_t> candidates = chunks(strategy.pack_length);
+  const std::vector<std::int64_t> candidates = chunks(strategy.loss_tokens());
   const auto first_too_long =
       std::partition_point(candidates.begin(), candidates.end(), [&](std::int64_t chunk) {
         strategy.loss_chunk = chunk;

@@ -9,6 +9,7 @@
 #include "costmodel/hardware/profile.h"
 #include "costmodel/ir/op_graph.h"
 #include "costmodel/models/config.h"
+#include "planner/plan/data_load.h"
 #include "planner/plan/run_file.h"
 #include "planner/strategy.h"
 
@@ -35,6 +36,14 @@ struct OptimizerSettings {
   double max_grad_norm = 1.0;
 };
 
+/// The samples of a run.
+struct PlanData {
+  LengthDistribution lengths;
+  PackLevel pack_level = PackLevel::soft;
+  bool groups_by_length = true;
+  std::optional<DataLoad> load = {};  ///< where lengths differ
+};
+
 /// A run with everything resolved.
 struct Plan {
   std::string model_name;
@@ -42,6 +51,7 @@ struct Plan {
   Architecture architecture;
   Profile profile;
   Strategy strategy;
+  PlanData data;
   OptimizerSettings optimizer;
   std::int64_t devices = 1;
   std::int64_t seed = 0;

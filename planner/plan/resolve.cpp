@@ -1,10 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "costmodel/diagnostics/nearest.h"
 #include "costmodel/hardware/collective.h"
 #include "costmodel/hardware/overlay.h"
+#include "costmodel/io/lengths_file.h"
 #include "costmodel/io/yaml.h"
 #include "costmodel/models/decoder.h"
 #include "planner/lower/engine.h"
@@ -23,9 +25,12 @@ class Resolver {
     load();
     request_.finish();
     choose_counts();
+    choose_data();
     check_layout();
+    check_engine();
     check_machine();
     request_.finish();
+    load_ranks();
     choose_layers();
     check_swap();
     choose_optimizer();
@@ -37,9 +42,14 @@ class Resolver {
  private:
   void load();
   void choose_counts();
+  void choose_data();
+  void load_ranks();
   void check_layout();
   void check_machine();
   void check_groups();
+  void check_engine();
+  void check_sequence();
+  void check_shards();
   void choose_layers();
   void check_swap();
   void choose_optimizer();
@@ -104,17 +114,47 @@ void Resolver::choose_counts() {
   s.ranks = plan_.devices * plan_.profile.ranks_per_device;
   s.expert_parallel = from_.expert_parallel.value_or(1);
   s.pack_length = from_.pack_length.value_or(4096);
-  s.sample_length = from_.sample_length.value_or(s.pack_length);
   s.gradient_accumulation = from_.gradient_accumulation.value_or(1);
+  s.intra_layer_micro_batches = from_.intra_layer_micro_batches.value_or(1);
+  s.sequence_parallel = from_.sequence_parallel.value_or(1);
+  s.shard_ranks = from_.shard_ranks.value_or(0) == s.ranks ? 0 : from_.shard_ranks.value_or(0);
+  plan_.seed = from_.seed.value_or(0);
   s.compute_dtype = from_.compute_dtype.value_or(rules_->compute_dtype);
+}
+
+void Resolver::choose_data() {
+  Strategy& s = plan_.strategy;
+  PlanData& data = plan_.data;
+  data.pack_level = from_.pack_level.value_or(PackLevel::soft);
+  data.groups_by_length = from_.group_by_length.value_or(true);
+  data.lengths = from_.sample_length.value_or(LengthDistribution{FixedLength{s.pack_length}});
+  if (from_.sample_length && from_.sample_lengths)
+    request_.problem("sample_lengths", "sample_length says already how long samples are",
+                     "leave out one of them");
+  if (from_.sample_lengths && !from_.sample_length)
+    data.lengths = {read_lengths(*from_.sample_lengths)};
+  const auto* fixed = std::get_if<FixedLength>(&data.lengths.shape);
+  if (fixed == nullptr) return;
+  s.sample_length = fixed->tokens;
+  if (fixed->tokens > s.pack_length)
+    request_.problem("sample_length", fmt::format("samples of {} tokens do not fit packs of {}",
+                                                  fixed->tokens, s.pack_length));
+}
+
+// Where lengths differ, a step takes as long as the ranks with the longest samples.
+void Resolver::load_ranks() {
+  Strategy& s = plan_.strategy;
+  PlanData& data = plan_.data;
+  if (std::holds_alternative<FixedLength>(data.lengths.shape)) return;
+  data.load = data_load(data.lengths, data.pack_level, s, static_cast<std::uint64_t>(plan_.seed));
+  s.sample_length = data.load->longest_sample;
+  s.sum_squared_lengths =
+      std::llround(data.groups_by_length ? data.load->largest_grouped : data.load->largest_plain);
 }
 
 void Resolver::check_layout() {
   const Strategy& s = plan_.strategy;
   const Architecture& a = plan_.architecture;
-  if (s.sample_length > s.pack_length)
-    request_.problem("sample_length", fmt::format("samples of {} tokens do not fit packs of {}",
-                                                  s.sample_length, s.pack_length));
   if (s.expert_parallel == 1) return;
   if (!a.is_moe()) {
     request_.problem("expert_parallel", fmt::format("{} has no experts to spread over {} ranks",
@@ -135,6 +175,52 @@ void Resolver::check_layout() {
                      "set expert_parallel_across_nodes to true to exchange rows between nodes");
 }
 
+// What the engine's rules have no answer to.
+void Resolver::check_engine() {
+  const Strategy& s = plan_.strategy;
+  if (s.intra_layer_micro_batches > 1 && !rules_->runs_in_lock_step)
+    request_.problem("intra_layer_micro_batches",
+                     fmt::format("{} does not run packs in lock-step", rules_->name),
+                     "engine xtuner_v1 does; gradient_accumulation runs packs one after the other");
+  check_sequence();
+  if (s.shard_ranks == 0) return;
+  if (!rules_->replicates)
+    request_.problem("shard_ranks", fmt::format("{} does not replicate parameters", rules_->name),
+                     "engine xtuner_v1 does (HSDP)");
+  check_shards();
+}
+
+void Resolver::check_sequence() {
+  const Strategy& s = plan_.strategy;
+  const Architecture& a = plan_.architecture;
+  const std::int64_t sp = s.sequence_parallel, kv = a.num_key_value_heads;
+  if (sp == 1) return;
+  if (!rules_->splits_sequences)
+    request_.problem("sequence_parallel",
+                     fmt::format("{} does not split a pack over ranks", rules_->name),
+                     "engine xtuner_v1 does (Ulysses)");
+  if (s.ranks % sp != 0)
+    request_.problem("sequence_parallel",
+                     fmt::format("{} ranks are not divisible by {}", s.ranks, sp));
+  if (s.pack_length % sp != 0)
+    request_.problem("sequence_parallel",
+                     fmt::format("packs of {} tokens are not divisible by {}", s.pack_length, sp));
+  if (a.num_attention_heads % sp != 0 || (kv % sp != 0 && sp % kv != 0))
+    request_.problem("sequence_parallel",
+                     fmt::format("{} query and {} key heads cannot be spread over {} ranks",
+                                 a.num_attention_heads, kv, sp));
+}
+
+void Resolver::check_shards() {
+  const Strategy& s = plan_.strategy;
+  if (s.ranks % s.shard_ranks != 0)
+    request_.problem("shard_ranks",
+                     fmt::format("{} ranks are not divisible by {}", s.ranks, s.shard_ranks));
+  if (s.expert_parallel > 1)
+    request_.problem("shard_ranks", "parameters cannot be replicated where experts are spread",
+                     "leave out shard_ranks, or set expert_parallel to 1");
+}
+
 void Resolver::check_machine() {
   const Strategy& s = plan_.strategy;
   if (s.compute_dtype == DType::int64 || s.compute_dtype == DType::int32 ||
@@ -150,9 +236,11 @@ void Resolver::check_machine() {
 void Resolver::check_groups() {
   const auto world = static_cast<std::int32_t>(plan_.strategy.ranks);
   const auto expert = static_cast<std::int32_t>(plan_.strategy.expert_parallel);
-  if (expert < 1 || world % expert != 0) return;
+  const auto replicas = static_cast<std::int32_t>(plan_.strategy.replicas());
+  if (expert < 1 || world % expert != 0 || replicas < 1) return;
   for (const GroupShape group :
-       {GroupShape{world, 1}, GroupShape{expert, 1}, GroupShape{world / expert, expert}})
+       {GroupShape{world, 1}, GroupShape{expert, 1}, GroupShape{world / expert, expert},
+        GroupShape{replicas, world / replicas}})
     if (!covers(plan_.profile, group)) {
       request_.problem("devices", fmt::format("{} says nothing of collectives over {} ranks",
                                               plan_.machine_name, group.size));
@@ -196,8 +284,8 @@ void Resolver::choose_layers() {
 
   const Choice chunk = from_.loss_chunk.value_or(Choice{ChoiceKind::automatic, 0});
   is_automatic_chunk_ = chunk.kind == ChoiceKind::automatic;
-  s.loss_chunk = s.pack_length;
-  if (chunk.kind == ChoiceKind::number) s.loss_chunk = std::min(chunk.number, s.pack_length);
+  s.loss_chunk = s.loss_tokens();
+  if (chunk.kind == ChoiceKind::number) s.loss_chunk = std::min(chunk.number, s.loss_tokens());
   if (chunk.kind == ChoiceKind::all || s.loss_chunk < 1)
     request_.problem(
         "loss_chunk",
@@ -225,14 +313,14 @@ void Resolver::choose_optimizer() {
   o.adam_eps = from_.adam_eps.value_or(o.adam_eps);
   o.weight_decay = from_.weight_decay.value_or(o.weight_decay);
   o.max_grad_norm = from_.max_grad_norm.value_or(o.max_grad_norm);
-  plan_.seed = from_.seed.value_or(0);
 }
 
 }  // namespace
 
 OpGraph graph_of(const Plan& plan) {
   GraphOptions options;
-  options.tokens = plan.strategy.pack_length;
+  options.tokens = plan.strategy.rank_tokens();
+  options.sequence_parallel = plan.strategy.sequence_parallel;
   options.dtype = plan.strategy.compute_dtype;
   options.expert_parallel = plan.strategy.expert_parallel;
   options.hides_exchange = engine_named(plan.strategy.engine)->hides_exchange;

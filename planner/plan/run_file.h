@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "costmodel/document/reader.h"
+#include "costmodel/packing/length_distribution.h"
+#include "costmodel/packing/packs.h"
 #include "planner/plan/choice.h"
 
 namespace xt {
@@ -25,9 +27,15 @@ struct RunFile {
   std::optional<std::int64_t> devices;
   std::optional<std::int64_t> expert_parallel;
   std::optional<bool> expert_parallel_across_nodes;
+  std::optional<std::int64_t> sequence_parallel;
+  std::optional<std::int64_t> shard_ranks;
   std::optional<std::int64_t> pack_length;
-  std::optional<std::int64_t> sample_length;
+  std::optional<LengthDistribution> sample_length;
+  std::optional<std::string> sample_lengths;
+  std::optional<PackLevel> pack_level;
+  std::optional<bool> group_by_length;
   std::optional<std::int64_t> gradient_accumulation;
+  std::optional<std::int64_t> intra_layer_micro_batches;
   std::optional<Choice> recompute;
   std::optional<Choice> swap;
   std::optional<Choice> loss_chunk;
@@ -55,31 +63,54 @@ struct RunFile {
     archive.field("model", model, "Name in configs/models, or a config.json");
     archive.field("machine", machine, "Name in profiles, or a profile");
     archive.field("overlay", overlay, "Calibration to lay over the machine's profile");
-    archive.field("engine", engine, "Whose step it is: xt_run or xtuner_v1");
-    archive.field("compute_dtype", compute_dtype, "Of parameters and activations in use");
-    archive.field("devices", devices, "Packages, each with the ranks of its profile").at_least(1);
-    archive.field("expert_parallel", expert_parallel, "Ranks that share a layer's experts")
+    archive.field("engine", engine, "Whose step it is: xt_run or xtuner_v1 (default xt_run)");
+    archive.field("compute_dtype", compute_dtype, "fp32, bf16 or fp16 (default: the engine's)");
+    archive.field("devices", devices, "Packages, each with the ranks of its profile (default 1)")
+        .at_least(1);
+    archive
+        .field("expert_parallel", expert_parallel, "Ranks that share a layer's experts (default 1)")
         .at_least(1);
     archive.field("expert_parallel_across_nodes", expert_parallel_across_nodes,
-                  "Allows experts to be spread over nodes");
-    archive.field("pack_length", pack_length, "Tokens of one pack, one per rank and micro-step")
-        .at_least(2);
-    archive.field("sample_length", sample_length, "Tokens of each sample in a pack").at_least(1);
-    archive.field("gradient_accumulation", gradient_accumulation, "Micro-steps of a step")
+                  "true allows experts to be spread over nodes");
+    archive
+        .field("sequence_parallel", sequence_parallel,
+               "Ranks that share a pack: Ulysses (default 1)")
         .at_least(1);
-    archive.field("recompute", recompute, "Layers recomputed in the backward pass");
-    archive.field("swap", swap, "Layers whose input waits in host memory");
-    archive.field("loss_chunk", loss_chunk, "Tokens of a chunk of the loss");
+    archive
+        .field("shard_ranks", shard_ranks,
+               "Ranks that share parameters, repeated: HSDP (default all)")
+        .at_least(1);
+    archive.field("pack_length", pack_length, "Tokens of one pack (default 4096)").at_least(2);
+    archive.field("sample_length", sample_length,
+                  "Tokens of a sample, or lognormal(MEDIAN, SIGMA) (default: the pack's)");
+    archive.field("sample_lengths", sample_lengths,
+                  "File of lengths: a histogram (.json), or samples with num_tokens (.jsonl)");
+    archive.field("pack_level", pack_level, "soft keeps samples whole, hard cuts (default soft)");
+    archive.field("group_by_length", group_by_length,
+                  "Packs that run at once have equal attention cost (default true)");
+    archive
+        .field("gradient_accumulation", gradient_accumulation, "Micro-steps of a step (default 1)")
+        .at_least(1);
+    archive
+        .field("intra_layer_micro_batches", intra_layer_micro_batches,
+               "Packs that go through each layer in lock-step: Domino (default 1)")
+        .at_least(1);
+    archive.field("recompute", recompute, "none, all or so many layers (default all)");
+    archive.field("swap", swap, "none, all, auto or so many layers (default none)");
+    archive.field("loss_chunk", loss_chunk, "none, auto or so many tokens (default auto)");
   }
   template <typename Archive>
   void describe_optimizer(Archive& archive) {
-    archive.field("learning_rate", learning_rate, "Of AdamW").above(0);
-    archive.field("beta1", beta1, "Of AdamW").at_least(0).at_most(1);
-    archive.field("beta2", beta2, "Of AdamW").at_least(0).at_most(1);
-    archive.field("adam_eps", adam_eps, "Of AdamW").above(0);
-    archive.field("weight_decay", weight_decay, "Of AdamW, decoupled").at_least(0);
-    archive.field("max_grad_norm", max_grad_norm, "Gradients are clipped to").above(0);
-    archive.field("seed", seed, "Of weights and data").at_least(0);
+    archive.field("learning_rate", learning_rate, "Of AdamW (default 3e-4)").above(0);
+    archive.field("beta1", beta1, "Of AdamW (default 0.9)").at_least(0).at_most(1);
+    archive.field("beta2", beta2, "Of AdamW (default 0.95)").at_least(0).at_most(1);
+    archive.field("adam_eps", adam_eps, "Of AdamW (default 1e-8)").above(0);
+    archive.field("weight_decay", weight_decay, "Of AdamW, decoupled (default 0.1)").at_least(0);
+    archive
+        .field("max_grad_norm", max_grad_norm,
+               "Global norm that gradients are clipped to (default 1)")
+        .above(0);
+    archive.field("seed", seed, "Of weights and data (default 0)").at_least(0);
   }
 };
 

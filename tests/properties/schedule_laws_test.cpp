@@ -119,8 +119,8 @@ TEST(ScheduleLaws, SwappedLayersWaitInHostMemory) {
   for_each_case(n_cases, [](const Case& drawn) {
     const Schedule schedule = drawn.schedule();
     const Bytes peak = memory_peak(schedule, assumed_bindings(schedule), Space::host).peak;
-    const std::int64_t per_layer =
-        drawn.strategy.pack_length * drawn.model.hidden_size * width(drawn.strategy.compute_dtype);
+    const std::int64_t per_layer = drawn.strategy.loss_tokens() * drawn.model.hidden_size *
+                                   width(drawn.strategy.compute_dtype);
     EXPECT_EQ(peak.value, drawn.strategy.swap_layers * per_layer) << drawn.text();
   });
 }

@@ -23,7 +23,8 @@ struct Case {
 
   OpGraph graph() const {
     GraphOptions options;
-    options.tokens = strategy.pack_length;
+    options.tokens = strategy.rank_tokens();
+    options.sequence_parallel = strategy.sequence_parallel;
     options.dtype = strategy.compute_dtype;
     options.expert_parallel = strategy.expert_parallel;
     options.hides_exchange = engine_named(strategy.engine)->hides_exchange;
@@ -33,10 +34,11 @@ struct Case {
 
   std::string text() const {
     return fmt::format(
-        "{} {} layers {} tied {} ranks {} ep {} pack {} sample {} accumulation {} recompute {} "
-        "swap {} chunk {} {}",
+        "{} {} layers {} tied {} ranks {} ep {} sp {} shards {} lock-step {} pack {} sample {} "
+        "accumulation {} recompute {} swap {} chunk {} {}",
         strategy.engine, model.model_type, model.num_hidden_layers, model.tie_word_embeddings,
-        strategy.ranks, strategy.expert_parallel, strategy.pack_length, strategy.sample_length,
+        strategy.ranks, strategy.expert_parallel, strategy.sequence_parallel, strategy.shard_ranks,
+        strategy.intra_layer_micro_batches, strategy.pack_length, strategy.sample_length,
         strategy.gradient_accumulation, strategy.recompute_layers, strategy.swap_layers,
         strategy.loss_chunk, name(strategy.compute_dtype));
   }
@@ -80,7 +82,13 @@ inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& 
   s.recompute_layers = std::min(up_to(layers + 1) - 1, layers - (keeps_last ? 1 : 0));
   if (engine.swaps_dense || family.has_experts)
     s.swap_layers = std::min(up_to(layers + 1) - 1, s.recompute_layers);
-  s.loss_chunk = up_to(s.pack_length);
+  if (engine.runs_in_lock_step) s.intra_layer_micro_batches = up_to(3);
+  if (engine.splits_sequences && s.ranks % 2 == 0 && drawn.model.num_attention_heads % 2 == 0 &&
+      (drawn.model.num_key_value_heads == 1 || drawn.model.num_key_value_heads % 2 == 0))
+    s.sequence_parallel = up_to(2);
+  if (engine.replicates && s.expert_parallel == 1 && s.ranks % 2 == 0 && random() % 2 == 0)
+    s.shard_ranks = s.ranks / 2;
+  s.loss_chunk = up_to(s.loss_tokens());
   return drawn;
 }
 

@@ -1,0 +1,160 @@
+// The ops of a block with their buffers, written for one micro-batch or for several in lock-step.
+
+#include <ranges>
+
+#include "costmodel/diagnostics/check.h"
+#include "planner/lower/lowering.h"
+
+namespace xt {
+namespace {
+
+std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
+
+// Whether all that `op` writes are gradients of parameters, of which it clears the old ones.
+bool clears_gradients(const GraphOp& op, const Block& block) {
+  return op.work.kernel == Kernel::fill_zero &&
+         block.values[at(op.outputs.front())].role == ValueRole::parameter_gradient;
+}
+
+// Visits the ops of all runs turn by turn: one run after the other executes a turn.
+template <typename Visit>
+void take_turns(std::span<const BlockRun> runs, std::vector<PreparedOp> PreparedBlock::*ops,
+                const std::vector<std::size_t>& turns, Visit visit) {
+  std::size_t begin = 0;
+  for (const std::size_t end : turns) {
+    for (const BlockRun& run : runs)
+      for (std::size_t i = begin; i < end; ++i)
+        visit((run.block.*ops)[i], run, &run == &runs.back() && i + 1 == turns.back());
+    begin = end;
+  }
+}
+
+}  // namespace
+
+Extent Lowering::bound(SymbolKind kind, std::int16_t layer) const {
+  switch (kind) {
+    case SymbolKind::rows_received:
+      return Extent::of(rows_received_[static_cast<std::size_t>(layer)]);
+    case SymbolKind::sum_squared_lengths:
+      return Extent::of(sum_squared_lengths_);
+    case SymbolKind::longest_sample:
+      return Extent::of(longest_sample_);
+  }
+  XT_CHECK(false);
+}
+
+MemoryCategory Lowering::category(const BlockRun& run, ValueId id) const {
+  if (run.phase != Phase::forward) return MemoryCategory::recomputed_layer;
+  const GraphValue& value = run.block.graph->values[at(id)];
+  if (value.role == ValueRole::output) return MemoryCategory::saved_activations;
+  if (run.layer < 0 || !run.block.is_saved[at(id)]) return MemoryCategory::recomputed_layer;
+  const bool keeps_this = value.is_recorded && !rules_.recomputes_whole_layer;
+  return keeps_this || !is_recomputed(run.layer) ? MemoryCategory::saved_activations
+                                                 : MemoryCategory::recomputed_layer;
+}
+
+BufferId Lowering::make_value(const BlockRun& run, ValueId id) {
+  const GraphValue& value = run.block.graph->values[at(id)];
+  const MicroBatch& micro_batch = micro_batches_[static_cast<std::size_t>(run.micro_batch)];
+  if (value.role == ValueRole::tokens) return micro_batch.tokens;
+  if (value.role == ValueRole::boundaries) return micro_batch.boundaries;
+  if (value.role == ValueRole::rope_table) return micro_batch.table;
+  XT_CHECK(value.role != ValueRole::parameter && value.role != ValueRole::parameter_gradient,
+           at(id));
+  // In lock-step, what an exchange writes is memory of its own lane, so that it waits for no
+  // compute of another micro-batch.
+  const bool is_on_link = micro_batches_.size() > 1 && run.block.is_exchanged[at(id)];
+  TensorSpec spec{
+      {}, value.dtype, category(run, id), Space::device, is_on_link ? Lane::expert : Lane::compute};
+  for (std::size_t d = 0; d < spec.shape.size(); ++d)
+    spec.shape[d] = resolve(value.shape[d], run.layer);
+  return build_.transient(spec);
+}
+
+// Finds the work of `op`, which all layers share unless it names a symbol of the layer.
+void Lowering::know(PreparedOp& op, std::int16_t layer) {
+  Work work = op.graph->work;
+  for (Extent& extent : work.extents) extent = resolve(extent, layer);
+  op.work = build_.intern(work);
+  op.workspaces.clear();
+  rules_.workspaces(work, op.workspaces);
+  op.is_known = !op.varies;
+}
+
+void Lowering::emit(PreparedOp& op, const BlockRun& run, std::span<const OpId> after) {
+  const GraphOp& graph = *op.graph;
+  const Block& block = *run.block.graph;
+  if (run.adds_gradients && clears_gradients(graph, block)) return;
+  operands_.clear();
+  for (const ValueId id : graph.inputs) {
+    BufferId& buffer = run.values[at(id)];
+    if (buffer == no_buffer) {
+      XT_CHECK(block.values[at(id)].role >= ValueRole::tokens, at(id));
+      buffer = make_value(run, id);
+    }
+    operands_.push_back(buffer);
+  }
+  const std::size_t n_inputs = graph.inputs.size();
+  ValueId added = no_value;
+  for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
+    const ValueId id = graph.outputs[i];
+    BufferId& buffer = run.values[at(id)];
+    if (buffer == no_buffer) buffer = make_value(run, id);
+    operands_.push_back(buffer);
+    const GraphValue& value = block.values[at(id)];
+    if (!run.adds_gradients || value.role != ValueRole::parameter_gradient ||
+        reads_output(graph.work.kernel, i))
+      continue;
+    added = id;
+    operands_.back() =
+        build_.transient({value.shape, value.dtype, MemoryCategory::gradients, Space::device});
+  }
+  if (!op.is_known) know(op, run.layer);
+  const std::span<const BufferId> all(operands_);
+  const std::int16_t lock_step = micro_batches_.size() > 1 ? run.micro_batch : std::int16_t{-1};
+  build_.add(op.work, {graph.lane,
+                       {run.phase, graph.part, run.layer, lock_step},
+                       all.first(n_inputs),
+                       all.subspan(n_inputs),
+                       op.workspaces,
+                       after});
+  if (added != no_value) add_gradient(run, added, operands_.back());
+}
+
+// Autograd makes the gradient of a second use of a parameter a tensor of its own and adds it to the
+// first.
+void Lowering::add_gradient(const BlockRun& run, ValueId gradient, BufferId addend) {
+  const auto& shape = run.block.graph->values[at(gradient)].shape;
+  const std::int64_t elements = shape[0].code * shape[1].code * shape[2].code;
+  op(Kernel::add, origin(run.phase, StepPart::accumulate, run.layer, run.micro_batch), {elements},
+     {addend}, {run.values[at(gradient)]});
+}
+
+void Lowering::run_forward(std::span<const BlockRun> runs, std::span<const OpId> last_waits_for) {
+  const PreparedBlock& block = runs.front().block;
+  take_turns(runs, &PreparedBlock::forward, block.forward_turns,
+             [&](PreparedOp& op, const BlockRun& run, bool is_last) {
+               emit(op, run, is_last ? last_waits_for : std::span<const OpId>());
+             });
+}
+
+// Runs again what the backward pass reads; the whole layer where the engine knows no better.
+void Lowering::recompute(std::span<const BlockRun> runs) {
+  const PreparedBlock& block = runs.front().block;
+  take_turns(runs, &PreparedBlock::forward, block.forward_turns,
+             [&](PreparedOp& op, const BlockRun& run, bool) {
+               if (op.is_recomputed || rules_.recomputes_whole_layer) emit(op, run);
+             });
+}
+
+// The last op waits for the reductions in flight, so that what they read does not pile up.
+void Lowering::run_backward(std::span<const BlockRun> runs) {
+  const std::vector<OpId> reduces = pending_ops();
+  const PreparedBlock& block = runs.front().block;
+  take_turns(runs, &PreparedBlock::backward, block.backward_turns,
+             [&](PreparedOp& op, const BlockRun& run, bool is_last) {
+               emit(op, run, is_last ? std::span<const OpId>(reduces) : std::span<const OpId>());
+             });
+}
+
+}  // namespace xt

@@ -1,0 +1,82 @@
+#include "planner/plan/data_load.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "costmodel/packing/deal.h"
+#include "costmodel/packing/imbalance.h"
+
+namespace xt {
+namespace {
+
+constexpr std::int64_t most_steps = 200, least_steps = 4;
+constexpr double most_samples = 1e6;
+
+std::size_t n_samples(const LengthDistribution& lengths, const Strategy& strategy) {
+  const double per_pack = std::max(
+      1.0, static_cast<double>(strategy.pack_length) / mean_length(lengths, strategy.pack_length));
+  const double per_step =
+      per_pack * static_cast<double>(strategy.data_parallel() * strategy.packs_per_rank());
+  const double steps =
+      std::clamp(std::floor(most_samples / per_step), double{least_steps}, double{most_steps});
+  return static_cast<std::size_t>(std::ceil(steps * per_step));
+}
+
+// The packs that a rank takes through the layers at once, as one; in the order of `order`, so that
+// each row of `ranks` is a micro-step.
+std::vector<PackLayout> joined(const std::vector<PackLayout>& packs,
+                               const std::vector<std::uint32_t>& order, const Strategy& strategy) {
+  const auto ranks = static_cast<std::size_t>(strategy.data_parallel());
+  const auto together = static_cast<std::size_t>(strategy.intra_layer_micro_batches);
+  std::vector<PackLayout> result(order.size() / together);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    PackLayout& into = result[i / (ranks * together) * ranks + i % ranks];
+    const PackLayout& pack = packs[order[i]];
+    into.samples.insert(into.samples.end(), pack.samples.begin(), pack.samples.end());
+    into.tokens += pack.tokens;
+  }
+  return result;
+}
+
+LoadSummary squared_lengths(const std::vector<PackLayout>& packs,
+                            const std::vector<std::uint32_t>& order, const Strategy& strategy) {
+  const std::vector<PackLayout> groups = joined(packs, order, strategy);
+  std::vector<std::uint32_t> as_they_are(groups.size());
+  std::iota(as_they_are.begin(), as_they_are.end(), 0u);
+  return imbalance(groups, as_they_are, strategy.data_parallel(), strategy.gradient_accumulation)
+      .squared_lengths;
+}
+
+}  // namespace
+
+DataLoad data_load(const LengthDistribution& lengths, PackLevel level, const Strategy& strategy,
+                   std::uint64_t seed) {
+  PackingOptions packing;
+  packing.pack_length = strategy.pack_length;
+  packing.level = level;
+  packing.seed = seed;
+  const std::vector<std::int64_t> drawn =
+      draw_lengths(lengths, n_samples(lengths, strategy), strategy.pack_length, seed);
+  const std::vector<PackLayout> packs = pack_samples(drawn, packing);
+  const DealOptions deal{strategy.data_parallel(), strategy.packs_per_rank(), seed};
+  const LoadSummary grouped =
+      squared_lengths(packs, grouped_order(grouping_keys(packs, level), deal), strategy);
+  const LoadSummary plain = squared_lengths(packs, plain_order(packs.size(), deal), strategy);
+  const auto together = static_cast<double>(strategy.intra_layer_micro_batches);
+  DataLoad load;
+  load.n_packs = static_cast<std::int64_t>(packs.size());
+  double tokens = 0;
+  for (const PackLayout& pack : packs) {
+    tokens += static_cast<double>(pack.tokens);
+    load.mean += static_cast<double>(pack.sum_squared_lengths());
+    load.longest_sample = std::max(load.longest_sample, pack.longest_sample());
+  }
+  load.mean /= static_cast<double>(packs.size());
+  load.fill_ratio = tokens / static_cast<double>(load.n_packs * strategy.pack_length);
+  load.largest_grouped = grouped.mean_of_largest / together;
+  load.largest_plain = plain.mean_of_largest / together;
+  return load;
+}
+
+}  // namespace xt

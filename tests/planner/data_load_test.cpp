@@ -1,0 +1,77 @@
+// Samples of different lengths: what waiting for the longest costs, and what grouping packs saves.
+
+#include <gtest/gtest.h>
+
+#include "planner/estimate/estimate.h"
+
+namespace xt {
+namespace {
+
+using Flags = std::vector<std::pair<std::string, std::string>>;
+
+Plan plan_of(Flags more) {
+  Flags flags = {{"model", "qwen3_8b"},
+                 {"machine", "h800_sxm"},
+                 {"devices", "64"},
+                 {"engine", "xtuner_v1"},
+                 {"pack_length", "32768"},
+                 {"loss_chunk", "1024"},
+                 {"sample_length", "lognormal(1500, 1.3)"}};
+  for (auto& [key, value] : more) {
+    std::erase_if(flags, [&](const auto& flag) { return flag.first == key; });
+    flags.emplace_back(key, value);
+  }
+  Request request(std::nullopt, flags);
+  return resolve(request, Catalogue{XT_DATA_ROOT});
+}
+
+TEST(DataLoad, GroupingPacksByLengthSavesMostOfTheWaiting) {
+  const Estimate answer = estimate(plan_of({}));
+  const Seconds grouped = answer.data->grouped - answer.data->balanced;
+  const Seconds plain = answer.data->plain - answer.data->balanced;
+  EXPECT_GT(grouped, Seconds(0));
+  EXPECT_LT(grouped, 0.5 * plain);
+}
+
+TEST(DataLoad, TheStepIsThatOfTheChosenOrder) {
+  const Estimate grouped = estimate(plan_of({{"group_by_length", "true"}}));
+  const Estimate plain = estimate(plan_of({{"group_by_length", "false"}}));
+  EXPECT_NEAR(grouped.account.step.value, grouped.data->grouped.value, 1e-6);
+  EXPECT_NEAR(plain.account.step.value, plain.data->plain.value, 1e-6);
+}
+
+TEST(DataLoad, FlopsAreThoseOfTheMeanPackWhateverTheOrder) {
+  const Estimate grouped = estimate(plan_of({{"group_by_length", "true"}}));
+  const Estimate plain = estimate(plan_of({{"group_by_length", "false"}}));
+  EXPECT_EQ(grouped.model_flops, plain.model_flops);
+  EXPECT_GT(grouped.mfu(), plain.mfu());
+}
+
+TEST(DataLoad, EqualLengthsHaveNone) {
+  EXPECT_FALSE(estimate(plan_of({{"sample_length", "2048"}})).data);
+}
+
+TEST(DataLoad, MorePacksInLockStepAreMoreAlike) {
+  const Flags flags = {{"model", "qwen3_30b_a3b"}, {"group_by_length", "false"}};
+  Flags together = flags;
+  together.emplace_back("intra_layer_micro_batches", "4");
+  const DataLoad one = *plan_of(flags).data.load, four = *plan_of(together).data.load;
+  EXPECT_LT(four.largest_plain / four.mean, one.largest_plain / one.mean);
+}
+
+TEST(DataLoad, OnlySampleTokensCountForTheThroughput) {
+  const Plan plan = plan_of({});
+  const Estimate answer = estimate(plan);
+  const double slots = static_cast<double>(plan.strategy.tokens_per_step()) /
+                       static_cast<double>(plan.devices) / answer.account.step.value;
+  EXPECT_LT(plan.data.load->fill_ratio, 1);
+  EXPECT_DOUBLE_EQ(tokens_per_device_s(plan, answer), slots * plan.data.load->fill_ratio);
+}
+
+TEST(DataLoad, AnotherSeedChangesTheBubbleByLittle) {
+  const Estimate one = estimate(plan_of({{"seed", "1"}})), two = estimate(plan_of({{"seed", "2"}}));
+  EXPECT_NEAR(one.data->plain / two.data->plain, 1, 0.05);
+}
+
+}  // namespace
+}  // namespace xt

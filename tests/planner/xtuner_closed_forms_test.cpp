@@ -1,0 +1,132 @@
+// What is known of XTuner V1 in closed form, against the schedules of its engine.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "costmodel/ir/memory.h"
+#include "planner/estimate/estimate.h"
+
+namespace xt {
+namespace {
+
+using Flags = std::vector<std::pair<std::string, std::string>>;
+
+Estimate estimate_of(Flags more) {
+  Flags flags = {{"machine", "h800_sxm"}, {"engine", "xtuner_v1"}, {"devices", "8"}};
+  flags.insert(flags.end(), more.begin(), more.end());
+  Request request(std::nullopt, flags);
+  return estimate(resolve(request, Catalogue{XT_DATA_ROOT}));
+}
+
+// Bytes that collectives of `kernel` over shards move per rank in the micro-step, as a ring does.
+double moved(const Schedule& schedule, Kernel kernel) {
+  double bytes = 0;
+  for (std::size_t i = at(schedule.sections[1].begin); i < at(schedule.sections[1].end); ++i) {
+    const Work& work = schedule.work(schedule.ops[i]);
+    if (work.kernel != kernel) continue;
+    const double n = schedule.group(work.group).size;
+    bytes += static_cast<double>(work.extents[0].code * width(work.dtype)) * (n - 1) / n;
+  }
+  return bytes;
+}
+
+// Source: XTuner V1: a gather of bf16 weights in the forward pass, one in the backward pass and a
+// reduction of bf16 gradients; all but what stays gathered: the last routed layer and the head
+TEST(XtunerV1, FsdpMovesSixBytesPerParameterAndMicroStep) {
+  const std::int64_t V = 151936, E = 2048, layer = 623'120'640, P = 30'532'122'624;
+  const Estimate answer = estimate_of({{"model", "qwen3_30b_a3b"}, {"loss_chunk", "1024"}});
+  const double ring = 7.0 / 8.0;
+  const double gathered = 2.0 * (2 * P - layer - (V * E + E)) * ring;
+  EXPECT_NEAR(moved(answer.schedule, Kernel::all_gather) / gathered, 1.0, 1e-4);
+  EXPECT_NEAR(moved(answer.schedule, Kernel::reduce_scatter) / (2.0 * P * ring), 1.0, 1e-4);
+}
+
+struct Dense {
+  std::int64_t parameters = 8'190'735'360, layers = 36, E = 4096, V = 151936, ranks = 8;
+
+  // Bytes per rank of `each` bytes per parameter.
+  double sharded(double each) const {
+    return each * static_cast<double>(parameters) / static_cast<double>(ranks);
+  }
+};
+
+double bytes(Bytes of) { return static_cast<double>(of.value); }
+
+Bytes peak_in(const Estimate& answer, Phase phase) {
+  return memory_peak_in(answer.schedule, assumed_bindings(answer.schedule), Space::device, phase)
+      .peak;
+}
+
+// Source: XTuner V1, loss/chunk_loss.py: fp32 logits, their log-probabilities and two gradients of
+// them (16·C·V) beside lm_head, its gradient and that of a chunk; or a second chunk's gradient
+// instead of the fp32 ones
+TEST(XtunerV1, LossPhaseTakesTheClosedForm) {
+  const Dense m;
+  for (const std::int64_t pack : {4096, 16384})
+    for (const std::int64_t chunk : {512, 1024, 2048, 4096}) {
+      const Estimate answer = estimate_of({{"model", "qwen3_8b"},
+                                           {"pack_length", std::to_string(pack)},
+                                           {"loss_chunk", std::to_string(chunk)}});
+      const double head = 2.0 * static_cast<double>(m.V * m.E);
+      const double logits = static_cast<double>(chunk * m.V);
+      const double row = 2.0 * static_cast<double>(pack * m.E);
+      const double inputs = static_cast<double>(m.layers + 1) * row, hidden = 2 * row;
+      const double earlier = chunk < pack ? head : 0;  // gradient of the chunk before
+      const double expected = m.sharded(12) + inputs + hidden + earlier +
+                              std::max(2 * head + 16 * logits, 3 * head + 6 * logits);
+      EXPECT_NEAR(bytes(peak_in(answer, Phase::loss)) / expected, 1.0, 0.02)
+          << pack << " " << chunk;
+    }
+}
+
+TEST(XtunerV1, OptimizerPhaseTakesSixteenBytesPerParameterAndTwoCopiesOfTheLargestShard) {
+  const Dense m;
+  const Estimate answer = estimate_of({{"model", "qwen3_8b"}, {"loss_chunk", "1024"}});
+  const double largest = 4.0 * static_cast<double>(m.V * m.E) / static_cast<double>(m.ranks);
+  EXPECT_NEAR(bytes(peak_in(answer, Phase::optimizer)) / (m.sharded(16) + 2 * largest), 1.0, 0.005);
+}
+
+TEST(XtunerV1, ReplicasDivideTheShardsAndAddAnAllReducePerGradientShard) {
+  const Flags flags = {{"model", "qwen3_30b_a3b"}, {"devices", "64"}, {"loss_chunk", "1024"}};
+  Flags replicated = flags;
+  replicated.push_back({"shard_ranks", "16"});
+  const Estimate whole = estimate_of(flags), parts = estimate_of(replicated);
+  const auto resident = [](const Estimate& answer) {
+    return answer.timeline.device_memory
+        .by_category[static_cast<std::size_t>(MemoryCategory::parameters)];
+  };
+  EXPECT_NEAR(bytes(resident(parts)) / bytes(resident(whole)), 4.0, 1e-3);
+  const auto reductions = [](const Schedule& schedule) {
+    return std::ranges::count_if(schedule.ops, [&](const Op& op) {
+      return schedule.work(op).group == Group::replica && op.origin.phase == Phase::backward;
+    });
+  };
+  EXPECT_EQ(reductions(whole.schedule), 0);
+  EXPECT_EQ(reductions(parts.schedule), 48 * 2 + 2);
+}
+
+// Source: XTuner V1, ops/comm/sequence_parallel.py: S·(2·heads + 2·max(key heads, sp))·d elements
+// of 2 bytes are exchanged per layer and pass, of which (sp − 1)/sp leave the rank
+TEST(XtunerV1, SequenceParallelExchangesHeadsAndKeepsParametersAndFlops) {
+  const std::int64_t H = 32, K = 8, D = 128, pack = 32768, layers = 36;
+  for (const std::int64_t sp : {2, 8, 16}) {
+    const Flags flags = {
+        {"model", "qwen3_8b"}, {"devices", "16"}, {"pack_length", "32768"}, {"loss_chunk", "1024"}};
+    Flags split = flags;
+    split.push_back({"sequence_parallel", std::to_string(sp)});
+    const Estimate one = estimate_of(flags), many = estimate_of(split);
+    EXPECT_NEAR(one.model_flops.value / many.model_flops.value, static_cast<double>(sp), 1e-9);
+    EXPECT_EQ(one.timeline.device_memory
+                  .by_category[static_cast<std::size_t>(MemoryCategory::parameters)],
+              many.timeline.device_memory
+                  .by_category[static_cast<std::size_t>(MemoryCategory::parameters)]);
+    const double sent = 2.0 * static_cast<double>(pack / sp * (2 * H + 2 * std::max(K, sp)) * D) *
+                        static_cast<double>(sp - 1) / static_cast<double>(sp);
+    // Forward, recompute and backward.
+    EXPECT_NEAR(moved(many.schedule, Kernel::exchange_heads) / (3.0 * layers * sent), 1.0, 1e-9);
+  }
+}
+
+}  // namespace
+}  // namespace xt

@@ -19,6 +19,7 @@ struct Strategy {
   std::int64_t pack_length = 0;          ///< tokens of one pack
   std::int64_t sample_length = 0;        ///< the most tokens of a sample in it
   std::int64_t sum_squared_lengths = 0;  ///< of a pack's samples; 0: all as long as they may be
+  double routing_imbalance = 1;          ///< rows of the rank with most over the mean of the ranks
   std::int64_t gradient_accumulation = 1;
   std::int64_t intra_layer_micro_batches = 1;  ///< packs that go through each layer in lock-step
   std::int64_t shard_ranks = 0;  ///< ranks that parameters are split over, repeated; 0: all (HSDP)
@@ -26,6 +27,7 @@ struct Strategy {
   std::int64_t swap_layers = 0;       ///< the first so many layers; never more than recomputed
   std::int64_t loss_chunk = 0;        ///< tokens per chunk of the loss; loss_tokens() when whole
   DType compute_dtype = DType::fp32;
+  bool has_fp8_products = false;  ///< of linear layers and experts
 
   bool operator==(const Strategy&) const = default;
 

@@ -57,7 +57,7 @@ double cross_entropy_bytes(const Shape& s) { return s.a * index_bytes + 3 * s.a 
 
 double flat_kernels(Kernel kernel, const Shape& s) {
   if (kernel == Kernel::add) return 3 * s.a * s.width;
-  if (kernel == Kernel::cast) return s.a * (s.width + fp32_bytes);
+  if (kernel == Kernel::cast) return s.a * s.b;
   return s.a * s.width;
 }
 

@@ -89,19 +89,26 @@ bool covers(const Profile& profile, const GroupShape& group) {
          profile.scale_out.has_value();
 }
 
+std::array<const CollectiveEfficiency*, 2> collective_points(const Profile& profile, Kernel kernel,
+                                                             const GroupShape& group) {
+  const Kernel measured_kernel = curve_of(kernel);
+  const auto known = scope_with_points(profile, measured_kernel, scope(profile, group));
+  XT_CHECK(known, name(measured_kernel), profile.name);
+  const Neighbours found = neighbours(profile, measured_kernel, *known, group.size);
+  return {found.fewer, found.more};
+}
+
 CollectiveTime collective_time(const Profile& profile, Kernel kernel, const GroupShape& group,
                                double bytes) {
   const Kernel measured_kernel = curve_of(kernel);
-  const Scope wanted = scope(profile, group);
-  const auto known = scope_with_points(profile, measured_kernel, wanted);
-  XT_CHECK(known, name(measured_kernel), profile.name);
-  const Neighbours found = neighbours(profile, measured_kernel, *known, group.size);
+  const auto [fewer, more] = collective_points(profile, kernel, group);
+  const Neighbours found{fewer, more};
   const double share = share_of_more(found, group.size);
   double rate =
       std::lerp(found.fewer->rate.at(bytes).value, found.more->rate.at(bytes).value, share);
-  if (wanted == Scope::network) {
+  if (scope(profile, group) == Scope::network) {
     XT_CHECK(profile.scale_out, profile.name);
-    rate = std::min(rate, network_limit(profile, measured_kernel, group, *known));
+    rate = std::min(rate, network_limit(profile, measured_kernel, group, fewer->scope));
   }
   const double latency =
       std::lerp(found.fewer->rate.latency.value, found.more->rate.latency.value, share);

@@ -2,6 +2,7 @@
 
 // How long a collective takes on a machine: which measured group is nearest to the one asked for.
 
+#include <array>
 #include <cstdint>
 
 #include "costmodel/hardware/profile.h"
@@ -17,6 +18,14 @@ std::int64_t ranks_in_a_node(const Profile& profile, const GroupShape& group);
 
 /// Whether the profile says anything of collectives over `group`.
 bool covers(const Profile& profile, const GroupShape& group);
+
+/// The points that the time of `kernel` over `group` lies between: of the widest scope not wider
+/// than the group's, the most ranks not above its size and the fewest not below. Twice the same at
+/// an end.
+///
+/// Assumes: the profile has a curve for the collective
+std::array<const CollectiveEfficiency*, 2> collective_points(const Profile& profile, Kernel kernel,
+                                                             const GroupShape& group);
 
 /// Seconds of a collective of `bytes` over `group`: what it waits and what it moves.
 struct CollectiveTime {

@@ -118,7 +118,7 @@ inline constexpr std::array<KernelRow, 45> kernel_rows = {{
     {Kernel::grouped_matmul_weight_backward, "grouped_matmul_weight_backward", KernelClass::grouped_matrix, "dy[R,n] x[R,k] counts[ep,X]", "dweight[X,n,k]", "R n k X"},
     {Kernel::cross_entropy, "cross_entropy", KernelClass::memory_bound, "labels[C] valid_tokens[1]", "logits[C,V]! loss[1]!", "C V"},
     {Kernel::fill_zero, "fill_zero", KernelClass::memory_bound, "", "x", "elements"},
-    {Kernel::cast, "cast", KernelClass::memory_bound, "x", "y", "elements"},
+    {Kernel::cast, "cast", KernelClass::memory_bound, "x", "y", "n bytes_each"},
     {Kernel::square_sum, "square_sum", KernelClass::memory_bound, "x", "sum[1]!", "elements"},
     {Kernel::clip, "clip", KernelClass::memory_bound, "sum[1]", "x!", "elements"},
     {Kernel::adamw, "adamw", KernelClass::memory_bound, "gradient", "parameter! exp_avg! exp_avg_sq!", "elements"},

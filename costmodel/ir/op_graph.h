@@ -62,6 +62,7 @@ struct GraphParameter {
   ValueId value{};
   ValueId gradient{};
   bool is_expert = false;
+  bool is_fp8 = false;  ///< in its products, and so when it is gathered
   std::int64_t elements = 0;
   std::int64_t largest_piece = 0;  ///< elements of its largest published tensor
   std::vector<Piece> pieces;

@@ -25,6 +25,7 @@ AttentionHalf::AttentionHalf(BlockWriter& write, const Architecture& model,
       K_(model.num_key_value_heads),
       D_(model.head_dim),
       sp_(options.sequence_parallel),
+      width_(width(options.dtype)),
       v_(values) {
   table_ = write.value({T_, D_, 1}, ValueRole::rope_table);
   boundaries_ = write.value({all_tokens() + 1, 1, 1}, ValueRole::boundaries);
@@ -80,7 +81,7 @@ ValueId AttentionHalf::gathered_heads(ValueId x, std::int64_t heads) {
   ValueId sent = x;
   if (sent_heads > heads) {
     sent = write_.value({T_, sent_heads, D_});
-    write_.forward(Kernel::cast, "attention", {T_ * sent_heads * D_}, {x}, {sent});
+    write_.forward(Kernel::cast, "attention", {T_ * sent_heads * D_, 2 * width_}, {x}, {sent});
   }
   const ValueId received = write_.value({all_tokens(), sent_heads / sp_, D_});
   write_.forward(Kernel::exchange_heads, "attention", {T_ * sent_heads * D_}, {sent}, {received},
@@ -114,7 +115,8 @@ void AttentionHalf::scatter_heads(ValueId from, ValueId to, std::int64_t heads) 
   write_.backward(Kernel::exchange_heads, "attention", {T_ * sent_heads * D_}, {from}, {received},
                   Lane::expert);
   if (sent_heads > heads)
-    write_.backward(Kernel::cast, "attention", {T_ * sent_heads * D_}, {received}, {to});
+    write_.backward(Kernel::cast, "attention", {T_ * sent_heads * D_, 2 * width_}, {received},
+                    {to});
 }
 
 void AttentionHalf::attend_backward(ValueId d_o) {

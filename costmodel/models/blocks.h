@@ -61,7 +61,7 @@ class AttentionHalf {
   std::int64_t key_heads() const { return std::max<std::int64_t>(1, K_ / sp_); }
 
   BlockWriter& write_;
-  std::int64_t T_, E_, H_, K_, D_, sp_;
+  std::int64_t T_, E_, H_, K_, D_, sp_, width_;
   LayerValues& v_;
   Operands seen_{};
   ValueId seen_o_{};

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "costmodel/models/blocks.h"
+#include "costmodel/models/fp8_products.h"
 
 namespace xt {
 
@@ -66,6 +67,7 @@ OpGraph build_decoder(const Architecture& model, const GraphOptions& options) {
     if (!kind) {
       kind = static_cast<std::uint16_t>(graph.decoder.size());
       graph.decoder.push_back(decoder_block(graph, model, options, is_sparse));
+      if (options.has_fp8_products) use_fp8_products(graph, graph.decoder.back());
     }
     graph.layers.push_back(*kind);
   }

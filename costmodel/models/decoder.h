@@ -15,6 +15,7 @@ struct GraphOptions {
   std::int64_t expert_parallel = 1;  ///< ranks that share the experts of a layer
   /// Ranks that share a pack: each has a part of the tokens, and in attention a part of the heads.
   std::int64_t sequence_parallel = 1;
+  bool has_fp8_products = false;  ///< see use_fp8_products()
   /// Issues products for weight gradients behind the exchange of the input gradient, so that they
   /// hide it. Otherwise both follow each other as autograd would order them.
   bool hides_exchange = true;

@@ -42,6 +42,8 @@ Row grouped_extents(const Row& place) {
 
 Row regroup_extents(const Row& place) { return {place[0], place[1], 2, place[2]}; }
 
+Row cast_extents(const Row& place) { return {place[0], 8}; }  // fp32 read and written
+
 Row swiglu_extents(const Row& place) { return {place[0] / (3 * 512 * 4), 512}; }
 
 // How one kernel is measured. Axes along which a grid has one value are left out.
@@ -155,9 +157,10 @@ std::vector<Plan> flat_kernels() {
   const Grid quick = {{4096, 65536, 262144, 1048576, 4194304}};
   const Grid full = {{1024, 4096, 16384, 65536, 262144, 1048576, 4194304}};
   std::vector<Plan> plans;
-  for (const Kernel kernel : {Kernel::add, Kernel::fill_zero, Kernel::cast, Kernel::square_sum,
-                              Kernel::clip, Kernel::adamw})
+  for (const Kernel kernel :
+       {Kernel::add, Kernel::fill_zero, Kernel::square_sum, Kernel::clip, Kernel::adamw})
     plans.push_back({kernel, {"elements"}, {1}, quick, full});
+  plans.push_back({Kernel::cast, {"n"}, {1, 8}, quick, full, cast_extents});
   return plans;
 }
 

@@ -50,6 +50,19 @@ double tokens_per_device_s(const Plan& plan, const Estimate& estimate) {
 
 namespace {
 
+// What a rank has on average.
+Bindings mean_bindings(const Plan& plan, const Schedule& schedule) {
+  Bindings bindings = assumed_bindings(schedule);
+  for (std::size_t i = 0; i < schedule.symbols.size(); ++i) {
+    if (schedule.symbols[i].kind == SymbolKind::rows_received)
+      bindings[i] =
+          std::llround(static_cast<double>(bindings[i]) / plan.strategy.routing_imbalance);
+    if (schedule.symbols[i].kind == SymbolKind::sum_squared_lengths && plan.data.load)
+      bindings[i] = std::llround(plan.data.load->mean);
+  }
+  return bindings;
+}
+
 // `bindings` with packs of so large a sum of squared lengths.
 Bindings with_squares(const Schedule& schedule, Bindings bindings, double squares) {
   for (std::size_t i = 0; i < schedule.symbols.size(); ++i)
@@ -77,11 +90,11 @@ Estimate estimate(const Plan& plan) {
   result.prices = price(result.schedule, bindings, plan.profile);
   result.timeline = simulate(result.schedule, bindings, result.prices);
   result.account = account(result.schedule, result.timeline);
-  const Bindings mean =
-      plan.data.load ? with_squares(result.schedule, bindings, plan.data.load->mean) : bindings;
+  const Bindings mean = mean_bindings(plan, result.schedule);
   result.model_flops = model_flops(result.schedule, mean);
   result.hardware_flops = hardware_flops(result.schedule, mean);
   if (plan.data.load) result.data = data_effect(plan, result.schedule);
+  result.evidence = evidence(result.schedule, result.timeline, bindings, plan.profile);
   result.peak = plan.profile.peak(plan.strategy.compute_dtype)->value;
   result.memory = plan.profile.memory.value;
   result.reserved = scaled(result.timeline.device_memory.peak,

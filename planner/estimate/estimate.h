@@ -10,6 +10,7 @@
 #include "costmodel/ir/timeline.h"
 #include "costmodel/report/style.h"
 #include "costmodel/sim/simulate.h"
+#include "planner/estimate/evidence.h"
 #include "planner/plan/plan.h"
 
 namespace xt {
@@ -35,6 +36,7 @@ struct Estimate {
   Bytes memory;          ///< device memory of a rank
   bool fits = false;
   std::optional<DataEffect> data;  ///< where lengths differ
+  Evidence evidence;
 
   double mfu() const { return model_flops / account.step / peak; }
   double hfu() const { return hardware_flops / account.step / peak; }
@@ -42,7 +44,8 @@ struct Estimate {
 
 /// Lowers, prices and simulates `plan`.
 ///
-/// Assumes: routing balanced; where lengths differ, a micro-step takes as long as the mean over
+/// Assumes: every rank has the rows of the fullest; where lengths differ, a micro-step takes as
+/// long as the mean over
 ///          micro-steps of the ranks' largest Σ length², and flops are those of the mean
 Estimate estimate(const Plan& plan);
 

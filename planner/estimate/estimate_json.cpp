@@ -9,6 +9,7 @@ Json strategy_json(const Plan& plan) {
                        {"devices", plan.devices},
                        {"ranks", s.ranks},
                        {"expert_parallel", s.expert_parallel},
+                       {"routing_imbalance", s.routing_imbalance},
                        {"sequence_parallel", s.sequence_parallel},
                        {"shard_ranks", s.shard_ranks == 0 ? s.ranks : s.shard_ranks},
                        {"pack_length", s.pack_length},
@@ -18,7 +19,8 @@ Json strategy_json(const Plan& plan) {
                        {"recompute_layers", s.recompute_layers},
                        {"swap_layers", s.swap_layers},
                        {"loss_chunk", s.loss_chunk},
-                       {"compute_dtype", name(s.compute_dtype)}});
+                       {"compute_dtype", name(s.compute_dtype)},
+                       {"fp8_products", s.has_fp8_products}});
 }
 
 // Null where all samples have one length.
@@ -68,6 +70,21 @@ Json time_json(const StepAccount& account) {
   return result;
 }
 
+Json evidence_json(const Evidence& evidence) {
+  Json grades = Json::object();
+  Json::Array numbers;
+  for (std::size_t i = 0; i < grade_names.size(); ++i)
+    grades.add(std::string(grade_names[i]), evidence.by_grade[i]);
+  for (const EvidenceShare& of : evidence.numbers)
+    numbers.push_back(
+        Json::object({{"number", of.number.path},
+                      {"share", of.share},
+                      {"grade", grade_names[static_cast<std::size_t>(of.number.from.grade)]},
+                      {"source", of.number.from.source},
+                      {"note", of.number.from.note ? Json(*of.number.from.note) : Json()}}));
+  return Json::object({{"time_by_grade", std::move(grades)}, {"numbers", std::move(numbers)}});
+}
+
 }  // namespace
 
 Json estimate_json(const Plan& plan, const Estimate& estimate) {
@@ -95,6 +112,7 @@ Json estimate_json(const Plan& plan, const Estimate& estimate) {
                        {"fits", estimate.fits},
                        {"communication", communication_json(estimate.account)},
                        {"time_breakdown_s", time_json(estimate.account)},
+                       {"evidence", evidence_json(estimate.evidence)},
                        {"n_ops", static_cast<std::int64_t>(estimate.schedule.ops.size())}});
 }
 

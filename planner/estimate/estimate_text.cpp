@@ -31,6 +31,7 @@ std::string data_lines(const Plan& plan, const Estimate& estimate) {
 // What of the layout is not as in plain FSDP.
 std::string layout_text(const Strategy& s) {
   std::string text;
+  if (s.routing_imbalance > 1) text += fmt::format(", routing_imbalance {}", s.routing_imbalance);
   if (s.sequence_parallel > 1) text += fmt::format(", sequence_parallel {}", s.sequence_parallel);
   if (s.replicas() > 1)
     text += fmt::format(", {} replicas of {} shards", s.replicas(), s.shard_ranks);
@@ -47,10 +48,11 @@ std::string first_lines(const Plan& plan) {
                                  plan.model_name, plan.devices, plan.profile.title, ranks, s.engine,
                                  s.pack_length, samples_text(plan.data));
   text += fmt::format(
-      "{}, expert_parallel {}{}, gradient_accumulation {}, recompute {} layers, swap {}{}, "
+      "{}{}, expert_parallel {}{}, gradient_accumulation {}, recompute {} layers, swap {}{}, "
       "loss_chunk {}{}\n\n",
-      name(s.compute_dtype), s.expert_parallel, layout_text(s), s.gradient_accumulation,
-      s.recompute_layers, s.swap_layers, plan.has_automatic_swap ? " (auto)" : "", s.loss_chunk,
+      name(s.compute_dtype), s.has_fp8_products ? " with fp8 products" : "", s.expert_parallel,
+      layout_text(s), s.gradient_accumulation, s.recompute_layers, s.swap_layers,
+      plan.has_automatic_swap ? " (auto)" : "", s.loss_chunk,
       plan.has_automatic_chunk ? " (auto)" : "");
   return text;
 }
@@ -113,6 +115,22 @@ std::string verdict(const Plan& plan, const Estimate& estimate, const Style& sty
                      format(estimate.memory), where);
 }
 
+std::string evidence_line(const Evidence& evidence) {
+  std::string text = "time rests on numbers that are";
+  for (std::size_t i = 0; i < grade_names.size(); ++i)
+    if (evidence.by_grade[i] >= 0.0005)
+      text += fmt::format(" {} {},", grade_names[i], percent(evidence.by_grade[i]));
+  text.back() = '\n';
+  if (const EvidenceShare* worst = weakest_that_matters(evidence)) {
+    const Provenance& from = worst->number.from;
+    text += fmt::format("  the weakest that matters, behind {}: {}, {} from {}{}\n",
+                        percent(worst->share), worst->number.path,
+                        grade_names[static_cast<std::size_t>(from.grade)], from.source,
+                        from.note ? ": " + *from.note : "");
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string estimate_text(const Plan& plan, const Estimate& estimate, const Style& style) {
@@ -129,7 +147,7 @@ std::string estimate_text(const Plan& plan, const Estimate& estimate, const Styl
       "  MFU counts {} of {} per rank the Megatron way: causal half of attention, "
       "no router, no recompute\n",
       format(estimate.model_flops), format(estimate.peak));
-  return text + verdict(plan, estimate, style);
+  return text + evidence_line(estimate.evidence) + verdict(plan, estimate, style);
 }
 
 }  // namespace xt

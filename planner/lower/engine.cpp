@@ -39,6 +39,7 @@ constexpr EngineRules xtuner_v1() {
   rules.hides_exchange = false;
   rules.reduces_replicas_again = true;
   rules.runs_in_lock_step = true;
+  rules.has_fp8_products = true;
   rules.splits_sequences = true;
   rules.replicates = true;
   rules.has_fp32_loss = true;

@@ -34,10 +34,11 @@ struct EngineRules {
   bool hides_exchange = true;            ///< see GraphOptions
   bool reduces_replicas_again = false;   ///< HSDP: sums over replicas once more before the update
   bool runs_in_lock_step = false;        ///< several packs go through each layer together
-  bool splits_sequences = false;         ///< Ulysses
-  bool replicates = false;               ///< HSDP
-  bool has_fp32_loss = false;            ///< lm_head loss as fp32 log-softmax under autograd
-  std::int64_t optimizer_copies = 0;     ///< temporaries of a parameter's shard in its update
+  bool has_fp8_products = false;
+  bool splits_sequences = false;      ///< Ulysses
+  bool replicates = false;            ///< HSDP
+  bool has_fp32_loss = false;         ///< lm_head loss as fp32 log-softmax under autograd
+  std::int64_t optimizer_copies = 0;  ///< temporaries of a parameter's shard in its update
 
   /// Temporaries of one kernel call that are alive at once, appended to the list.
   void (*workspaces)(const Work& work, std::vector<WorkspaceSpec>& list) = nullptr;

@@ -9,9 +9,23 @@ std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
+// Where the parameters lie once gathered: as in the shards, or closer where some are in fp8.
+void lay_out_gathered(FlatLayout& layout, const Block& block, std::int64_t group_size,
+                      DType dtype) {
+  std::int64_t end = 0;
+  for (std::size_t i = 0; i < layout.parameters.size(); ++i) {
+    const GraphParameter& parameter = block.parameters[layout.parameters[i]];
+    layout.has_fp8 |= parameter.is_fp8;
+    layout.gathered_offsets.push_back(round_up(end, flat_alignment * width(dtype)));
+    end = layout.gathered_offsets.back() +
+          parameter.elements * width(parameter.is_fp8 ? DType::fp8 : dtype);
+  }
+  layout.gathered_bytes = round_up(end, flat_alignment * width(dtype) * group_size);
+}
+
 }  // namespace
 
-FlatLayout flat_layout(const Block& block, bool is_expert, std::int64_t group_size) {
+FlatLayout flat_layout(const Block& block, bool is_expert, std::int64_t group_size, DType dtype) {
   FlatLayout layout;
   std::int64_t end = 0;
   const auto pad_to = [&](std::int64_t start) {
@@ -29,6 +43,7 @@ FlatLayout flat_layout(const Block& block, bool is_expert, std::int64_t group_si
   }
   layout.elements = round_up(end, flat_alignment * group_size);
   pad_to(layout.elements);
+  lay_out_gathered(layout, block, group_size, dtype);
   return layout;
 }
 

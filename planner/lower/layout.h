@@ -21,12 +21,15 @@ struct FlatLayout {
   std::vector<std::pair<std::int64_t, std::int64_t>> gaps;  ///< offset and length of padding
   std::int64_t elements = 0;  ///< padded; a multiple of the group's size
   std::int64_t largest_piece = 0;
+  std::vector<std::int64_t> gathered_offsets;  ///< bytes, per parameter, once gathered
+  std::int64_t gathered_bytes = 0;             ///< padded; a multiple of the group's size
+  bool has_fp8 = false;                        ///< some parameters are gathered in fp8
 
   bool is_empty() const { return parameters.empty(); }
 };
 
 /// The layout of the expert (`is_expert`) or the other parameters of `block` over `group_size`
-/// ranks.
-FlatLayout flat_layout(const Block& block, bool is_expert, std::int64_t group_size);
+/// ranks, gathered in `dtype` where a parameter is not in fp8.
+FlatLayout flat_layout(const Block& block, bool is_expert, std::int64_t group_size, DType dtype);
 
 }  // namespace xt

@@ -60,9 +60,9 @@ void Lowering::autograd_loss_chunk(std::int16_t chunk, std::int64_t first, std::
   const BufferId d_logits = transient(rows, V, graph_.dtype);
   const BufferId gradient = transient(V, E, graph_.dtype);
   op(Kernel::matmul, from, {rows, V, E}, {hidden, head_weight_}, {narrow});
-  op(Kernel::cast, from, {rows * V}, {narrow}, {logits});
+  cast(from, rows * V, narrow, logits);
   op(Kernel::cross_entropy, from, {rows, V}, {labels, batch.valid_tokens}, {logits, batch.loss});
-  op(Kernel::cast, from, {rows * V}, {logits}, {d_logits});
+  cast(from, rows * V, logits, d_logits);
   op(Kernel::matmul_input_backward, from, {rows, V, E}, {d_logits, head_weight_}, {d_hidden});
   const OpId product =
       op(Kernel::matmul_weight_backward, from, {rows, V, E}, {d_logits, hidden}, {gradient});
@@ -79,11 +79,11 @@ void Lowering::finish_autograd_loss() {
   const Extent n = graph_.vocabulary * graph_.width;
   Unit& unit = graph_.ties_embedding ? units_.front() : units_.back();
   open_gradients(unit, Phase::loss);
-  op(Kernel::cast, from, {n}, {head_gradient_}, {head_weight(true)});
+  cast(from, n, head_gradient_, head_weight(true));
   const std::int64_t T = strategy_.loss_tokens();
   const BufferId scaled = build_.transient(
       {{T, graph_.width, 1}, graph_.dtype, MemoryCategory::logits_and_loss, Space::device});
-  op(Kernel::cast, from, {T * graph_.width}, {d_hidden_}, {scaled});
+  cast(from, T * graph_.width, d_hidden_, scaled);
   d_hidden_ = scaled;
 }
 

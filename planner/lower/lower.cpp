@@ -1,5 +1,7 @@
 #include "planner/lower/lower.h"
 
+#include <cmath>
+
 #include "costmodel/diagnostics/check.h"
 #include "planner/lower/lowering.h"
 
@@ -67,6 +69,11 @@ OpId Lowering::op(Kernel kernel, const Origin& from, std::initializer_list<Exten
   work.dtype = graph_.dtype;
   work.group = group;
   std::copy(extents.begin(), extents.end(), work.extents.begin());
+  return op(work, from, inputs, outputs, lane, after);
+}
+
+OpId Lowering::op(const Work& work, const Origin& from, std::initializer_list<BufferId> inputs,
+                  std::initializer_list<BufferId> outputs, Lane lane, std::span<const OpId> after) {
   workspaces_.clear();
   rules_.workspaces(work, workspaces_);
   return build_.add({work,
@@ -78,6 +85,11 @@ OpId Lowering::op(Kernel kernel, const Origin& from, std::initializer_list<Exten
                      after});
 }
 
+OpId Lowering::cast(const Origin& from, Extent elements, BufferId x, BufferId y, Lane lane) {
+  const auto width_of = [&](BufferId id) { return width(build_.draft().buffer(id).dtype); };
+  return op(Kernel::cast, from, {elements, width_of(x) + width_of(y)}, {x}, {y}, lane);
+}
+
 void Lowering::make_symbols() {
   const std::int64_t T = strategy_.pack_length, s = strategy_.sample_length;
   const std::int64_t rest = T % s;
@@ -86,12 +98,14 @@ void Lowering::make_symbols() {
                                        squares > 0 ? squares : T / s * s * s + rest * rest);
   longest_sample_ = build_.symbol(SymbolKind::longest_sample, -1, std::min(s, T));
   if (strategy_.expert_parallel == 1) return;
+  const std::int64_t rows =
+      std::llround(strategy_.routing_imbalance * static_cast<double>(graph_.routed_rows));
   rows_received_.resize(graph_.layers.size());
   for (std::size_t layer = 0; layer < graph_.layers.size(); ++layer) {
     for (const GraphOp& op : graph_.decoder[graph_.layers[layer]].forward)
       if (op.work.kernel == Kernel::bind_rows)
-        rows_received_[layer] = build_.symbol(SymbolKind::rows_received,
-                                              static_cast<std::int16_t>(layer), graph_.routed_rows);
+        rows_received_[layer] =
+            build_.symbol(SymbolKind::rows_received, static_cast<std::int16_t>(layer), rows);
   }
 }
 

@@ -112,6 +112,8 @@ class Lowering {
   std::vector<OpId> pending_ops() const;
   std::vector<Values> unbound_values(const PreparedBlock& block) const;
   void bind_parameters(const Unit& unit, std::span<Values> values);
+  BufferId weight_view(const Unit& unit, const UnitFlat& flat, std::size_t i);
+  BufferId gradient_view(const Unit& unit, const UnitFlat& flat, std::size_t i);
   BufferId piece_view(const Unit& unit, std::size_t parameter, bool is_gradient);
 
   // micro_step.cpp: forward, recompute, backward, swap
@@ -167,6 +169,11 @@ class Lowering {
   void update(UnitFlat& flat);
 
   // One op with everything spelt out.
+  OpId op(const Work& work, const Origin& origin, std::initializer_list<BufferId> inputs,
+          std::initializer_list<BufferId> outputs, Lane lane = Lane::compute,
+          std::span<const OpId> after = {});
+  OpId cast(const Origin& origin, Extent elements, BufferId from, BufferId to,
+            Lane lane = Lane::compute);
   OpId op(Kernel kernel, const Origin& origin, std::initializer_list<Extent> extents,
           std::initializer_list<BufferId> inputs, std::initializer_list<BufferId> outputs,
           Lane lane = Lane::compute, Group group = Group::none, std::span<const OpId> after = {});

@@ -85,10 +85,11 @@ std::vector<std::size_t> backward_turns(const std::vector<GraphOp>& ops) {
 
 }  // namespace
 
-PreparedBlock prepared(const Block& block, std::int64_t dense_ranks, std::int64_t expert_ranks) {
+PreparedBlock prepared(const Block& block, const ShardRanks& ranks, DType dtype) {
   PreparedBlock result;
   result.graph = &block;
-  result.layouts = {flat_layout(block, false, dense_ranks), flat_layout(block, true, expert_ranks)};
+  result.layouts = {flat_layout(block, false, ranks.dense, dtype),
+                    flat_layout(block, true, ranks.experts, dtype)};
   result.input = value_of(block, ValueRole::input);
   result.output = value_of(block, ValueRole::output);
   result.input_gradient = value_of(block, ValueRole::input_gradient);

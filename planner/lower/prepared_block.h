@@ -43,10 +43,15 @@ struct PreparedBlock {
   std::vector<std::size_t> backward_turns;
 };
 
-/// `block` prepared; its dense parameters are split over `dense_ranks`, its experts over
-/// `expert_ranks`.
+/// Over how many ranks the parameters outside experts are split, and those of experts.
+struct ShardRanks {
+  std::int64_t dense = 1;
+  std::int64_t experts = 1;
+};
+
+/// `block` prepared to be computed in `dtype`.
 ///
 /// Assumes: `block` outlives the result
-PreparedBlock prepared(const Block& block, std::int64_t dense_ranks, std::int64_t expert_ranks);
+PreparedBlock prepared(const Block& block, const ShardRanks& ranks, DType dtype);
 
 }  // namespace xt

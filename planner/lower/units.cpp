@@ -55,7 +55,8 @@ Unit Lowering::make_unit(PreparedBlock& block, std::int16_t layer, std::string_v
 
 void Lowering::make_units() {
   const auto prepare_block = [&](const Block& block) {
-    blocks_.push_back(prepared(block, group_size(Group::shard), group_size(Group::expert_shard)));
+    blocks_.push_back(
+        prepared(block, {group_size(Group::shard), group_size(Group::expert_shard)}, graph_.dtype));
   };
   blocks_.reserve(graph_.decoder.size() + 2);
   prepare_block(graph_.embedding);
@@ -83,38 +84,37 @@ void Lowering::gather(Unit& unit, Phase phase) {
     if (flat.gathered == no_buffer && flat.received == no_buffer) gather_flat(unit, flat, phase);
 }
 
+// Weights whose products are in fp8 are gathered in it; the unit is then a byte.
 void Lowering::gather_flat(const Unit& unit, UnitFlat& flat, Phase phase) {
   const Origin from = origin(phase, StepPart::all_gather, unit.layer);
+  const DType unit_type = flat.layout->has_fp8 ? DType::uint8 : graph_.dtype;
+  const std::int64_t n = flat.layout->gathered_bytes / width(unit_type);
   BufferId shard = build_.draft().flats[static_cast<std::size_t>(flat.flat)].parameter;
-  if (graph_.dtype != DType::fp32) {
-    const BufferId narrow = build_.transient({{flat.shard_elements, 1, 1},
-                                              graph_.dtype,
+  if (unit_type != DType::fp32) {
+    const BufferId narrow = build_.transient({{n / group_size(flat.group), 1, 1},
+                                              unit_type,
                                               MemoryCategory::communication_buffers,
                                               Space::device,
                                               Lane::all_gather});
-    op(Kernel::cast, from, {flat.shard_elements}, {shard}, {narrow}, Lane::all_gather);
+    cast(from, flat.shard_elements, shard, narrow, Lane::all_gather);
     shard = narrow;
   }
-  const Extent n = flat.layout->elements;
-  TensorSpec full{{n, 1, 1}, graph_.dtype, MemoryCategory::gathered_parameters, Space::device};
-  if (!rules_.copies_gathered) {
-    flat.gathered = build_.transient(full);
-    op(Kernel::all_gather, from, {n}, {shard}, {flat.gathered}, Lane::all_gather, flat.group);
-    return;
-  }
-  full.category = MemoryCategory::communication_buffers;
-  flat.received = build_.transient(full);
-  op(Kernel::all_gather, from, {n}, {shard}, {flat.received}, Lane::all_gather, flat.group);
+  TensorSpec full{{n, 1, 1}, unit_type, MemoryCategory::gathered_parameters, Space::device};
+  if (rules_.copies_gathered) full.category = MemoryCategory::communication_buffers;
+  BufferId& gathered = rules_.copies_gathered ? flat.received : flat.gathered;
+  gathered = build_.transient(full);
+  op({Kernel::all_gather, unit_type, flat.group, {n}}, from, {shard}, {gathered}, Lane::all_gather);
 }
 
 void Lowering::copy_out(Unit& unit, Phase phase) {
   for (UnitFlat& flat : unit.flats) {
     if (flat.received == no_buffer) continue;
-    const Extent n = flat.layout->elements;
+    const Buffer& received = build_.draft().buffer(flat.received);
+    const DType unit_type = received.dtype;
+    const Extent n = received.shape[0];
     flat.gathered = build_.transient(
-        {{n, 1, 1}, graph_.dtype, MemoryCategory::gathered_parameters, Space::device});
-    op(Kernel::cast, origin(phase, StepPart::copy_out, unit.layer), {n}, {flat.received},
-       {flat.gathered});
+        {{n, 1, 1}, unit_type, MemoryCategory::gathered_parameters, Space::device});
+    cast(origin(phase, StepPart::copy_out, unit.layer), n, flat.received, flat.gathered);
     flat.received = no_buffer;
   }
 }
@@ -149,7 +149,7 @@ void Lowering::reduce_flat(const Unit& unit, UnitFlat& flat, bool is_first) {
   flat.gradient = no_buffer;
   if (rules_.copies_gradients) {
     const BufferId copy = build_.transient(scratch);
-    op(Kernel::cast, origin(Phase::backward, StepPart::copy_in, unit.layer), {n}, {full}, {copy});
+    cast(origin(Phase::backward, StepPart::copy_in, unit.layer), n, full, copy);
     full = copy;
   }
   TensorSpec shard{
@@ -183,8 +183,12 @@ void Lowering::reduce_flat(const Unit& unit, UnitFlat& flat, bool is_first) {
 // A shard reduced in a narrower dtype is widened, or added, on the reduce-scatter's own lane.
 void Lowering::convert_reduced(const Origin& from, UnitFlat& flat, BufferId reduced,
                                bool is_first) {
-  op(is_first ? Kernel::cast : Kernel::add, from, {flat.shard_elements}, {reduced},
-     {flat.gradient_shard}, Lane::reduce_scatter);
+  if (is_first) {
+    cast(from, flat.shard_elements, reduced, flat.gradient_shard, Lane::reduce_scatter);
+  } else {
+    op(Kernel::add, from, {flat.shard_elements}, {reduced}, {flat.gradient_shard},
+       Lane::reduce_scatter);
+  }
 }
 
 std::vector<OpId> Lowering::pending_ops() const {
@@ -203,18 +207,25 @@ void Lowering::settle(bool is_first) {
   pending_.clear();
 }
 
+BufferId Lowering::weight_view(const Unit& unit, const UnitFlat& flat, std::size_t i) {
+  const GraphParameter& of = unit.block->graph->parameters[flat.layout->parameters[i]];
+  return build_.view(flat.gathered, flat.layout->gathered_offsets[i],
+                     unit.block->graph->values[static_cast<std::size_t>(of.value)].shape,
+                     of.is_fp8 ? DType::fp8 : graph_.dtype);
+}
+
+BufferId Lowering::gradient_view(const Unit& unit, const UnitFlat& flat, std::size_t i) {
+  const GraphParameter& of = unit.block->graph->parameters[flat.layout->parameters[i]];
+  return build_.view(flat.gradient, flat.layout->offsets[i] * width(graph_.dtype),
+                     unit.block->graph->values[static_cast<std::size_t>(of.gradient)].shape,
+                     graph_.dtype);
+}
+
 BufferId Lowering::piece_view(const Unit& unit, std::size_t parameter, bool is_gradient) {
-  for (const UnitFlat& flat : unit.flats) {
-    for (std::size_t i = 0; i < flat.layout->parameters.size(); ++i) {
-      if (flat.layout->parameters[i] != parameter) continue;
-      const GraphParameter& of = unit.block->graph->parameters[parameter];
-      const ValueId value = is_gradient ? of.gradient : of.value;
-      return build_.view(is_gradient ? flat.gradient : flat.gathered,
-                         flat.layout->offsets[i] * width(graph_.dtype),
-                         unit.block->graph->values[static_cast<std::size_t>(value)].shape,
-                         graph_.dtype);
-    }
-  }
+  for (const UnitFlat& flat : unit.flats)
+    for (std::size_t i = 0; i < flat.layout->parameters.size(); ++i)
+      if (flat.layout->parameters[i] == parameter)
+        return is_gradient ? gradient_view(unit, flat, i) : weight_view(unit, flat, i);
   XT_CHECK(false, parameter);
 }
 
@@ -231,13 +242,8 @@ void Lowering::bind_parameters(const Unit& unit, std::span<Values> values) {
   for (const UnitFlat& flat : unit.flats) {
     for (std::size_t i = 0; i < flat.layout->parameters.size(); ++i) {
       const GraphParameter& parameter = unit.block->graph->parameters[flat.layout->parameters[i]];
-      const std::int64_t offset = flat.layout->offsets[i] * width(graph_.dtype);
-      const auto& shape =
-          unit.block->graph->values[static_cast<std::size_t>(parameter.value)].shape;
-      if (flat.gathered != no_buffer)
-        bind(parameter.value, build_.view(flat.gathered, offset, shape, graph_.dtype));
-      if (flat.gradient != no_buffer)
-        bind(parameter.gradient, build_.view(flat.gradient, offset, shape, graph_.dtype));
+      if (flat.gathered != no_buffer) bind(parameter.value, weight_view(unit, flat, i));
+      if (flat.gradient != no_buffer) bind(parameter.gradient, gradient_view(unit, flat, i));
     }
   }
 }

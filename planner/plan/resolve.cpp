@@ -46,6 +46,7 @@ class Resolver {
   void load_ranks();
   void check_layout();
   void check_machine();
+  void check_fp8();
   void check_groups();
   void check_engine();
   void check_sequence();
@@ -116,9 +117,11 @@ void Resolver::choose_counts() {
   s.pack_length = from_.pack_length.value_or(4096);
   s.gradient_accumulation = from_.gradient_accumulation.value_or(1);
   s.intra_layer_micro_batches = from_.intra_layer_micro_batches.value_or(1);
+  s.routing_imbalance = from_.routing_imbalance.value_or(1);
   s.sequence_parallel = from_.sequence_parallel.value_or(1);
   s.shard_ranks = from_.shard_ranks.value_or(0) == s.ranks ? 0 : from_.shard_ranks.value_or(0);
   plan_.seed = from_.seed.value_or(0);
+  s.has_fp8_products = from_.fp8_products.value_or(false);
   s.compute_dtype = from_.compute_dtype.value_or(rules_->compute_dtype);
 }
 
@@ -155,6 +158,10 @@ void Resolver::load_ranks() {
 void Resolver::check_layout() {
   const Strategy& s = plan_.strategy;
   const Architecture& a = plan_.architecture;
+  if (s.expert_parallel == 1 && s.routing_imbalance != 1)
+    request_.problem("routing_imbalance",
+                     "every rank has all experts, so all have equally many rows",
+                     "set expert_parallel, or leave it out");
   if (s.expert_parallel == 1) return;
   if (!a.is_moe()) {
     request_.problem("expert_parallel", fmt::format("{} has no experts to spread over {} ranks",
@@ -182,6 +189,9 @@ void Resolver::check_engine() {
     request_.problem("intra_layer_micro_batches",
                      fmt::format("{} does not run packs in lock-step", rules_->name),
                      "engine xtuner_v1 does; gradient_accumulation runs packs one after the other");
+  if (s.has_fp8_products && !rules_->has_fp8_products)
+    request_.problem("fp8_products", fmt::format("{} has no products in fp8", rules_->name),
+                     "engine xtuner_v1 has");
   check_sequence();
   if (s.shard_ranks == 0) return;
   if (!rules_->replicates)
@@ -230,7 +240,19 @@ void Resolver::check_machine() {
   else if (!plan_.profile.peak(s.compute_dtype) || !plan_.profile.peak(DType::fp32))
     request_.problem("compute_dtype", fmt::format("{} has no products in {}", plan_.machine_name,
                                                   name(s.compute_dtype)));
+  check_fp8();
   check_groups();
+}
+
+void Resolver::check_fp8() {
+  const Strategy& s = plan_.strategy;
+  if (!s.has_fp8_products) return;
+  if (!plan_.profile.peak(DType::fp8) || !measured(plan_.profile, Kernel::matmul, DType::fp8))
+    request_.problem("fp8_products",
+                     fmt::format("{} says nothing of products in fp8", plan_.machine_name));
+  if (s.compute_dtype != DType::bf16)
+    request_.problem("fp8_products", fmt::format("the rest is computed in {}, must be bf16",
+                                                 name(s.compute_dtype)));
 }
 
 void Resolver::check_groups() {
@@ -320,6 +342,7 @@ void Resolver::choose_optimizer() {
 OpGraph graph_of(const Plan& plan) {
   GraphOptions options;
   options.tokens = plan.strategy.rank_tokens();
+  options.has_fp8_products = plan.strategy.has_fp8_products;
   options.sequence_parallel = plan.strategy.sequence_parallel;
   options.dtype = plan.strategy.compute_dtype;
   options.expert_parallel = plan.strategy.expert_parallel;

@@ -24,9 +24,11 @@ struct RunFile {
   std::optional<std::string> overlay;
   std::optional<std::string> engine;
   std::optional<DType> compute_dtype;
+  std::optional<bool> fp8_products;
   std::optional<std::int64_t> devices;
   std::optional<std::int64_t> expert_parallel;
   std::optional<bool> expert_parallel_across_nodes;
+  std::optional<double> routing_imbalance;
   std::optional<std::int64_t> sequence_parallel;
   std::optional<std::int64_t> shard_ranks;
   std::optional<std::int64_t> pack_length;
@@ -65,6 +67,8 @@ struct RunFile {
     archive.field("overlay", overlay, "Calibration to lay over the machine's profile");
     archive.field("engine", engine, "Whose step it is: xt_run or xtuner_v1 (default xt_run)");
     archive.field("compute_dtype", compute_dtype, "fp32, bf16 or fp16 (default: the engine's)");
+    archive.field("fp8_products", fp8_products,
+                  "true: linear layers and experts multiply, and are gathered, in fp8");
     archive.field("devices", devices, "Packages, each with the ranks of its profile (default 1)")
         .at_least(1);
     archive
@@ -72,6 +76,10 @@ struct RunFile {
         .at_least(1);
     archive.field("expert_parallel_across_nodes", expert_parallel_across_nodes,
                   "true allows experts to be spread over nodes");
+    archive
+        .field("routing_imbalance", routing_imbalance,
+               "Rows of the fullest rank over the mean of the ranks (default 1)")
+        .at_least(1.0);
     archive
         .field("sequence_parallel", sequence_parallel,
                "Ranks that share a pack: Ulysses (default 1)")

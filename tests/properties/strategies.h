@@ -24,6 +24,7 @@ struct Case {
   OpGraph graph() const {
     GraphOptions options;
     options.tokens = strategy.rank_tokens();
+    options.has_fp8_products = strategy.has_fp8_products;
     options.sequence_parallel = strategy.sequence_parallel;
     options.dtype = strategy.compute_dtype;
     options.expert_parallel = strategy.expert_parallel;
@@ -88,6 +89,8 @@ inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& 
     s.sequence_parallel = up_to(2);
   if (engine.replicates && s.expert_parallel == 1 && s.ranks % 2 == 0 && random() % 2 == 0)
     s.shard_ranks = s.ranks / 2;
+  s.has_fp8_products =
+      engine.has_fp8_products && s.compute_dtype == DType::bf16 && random() % 3 == 0;
   s.loss_chunk = up_to(s.loss_tokens());
   return drawn;
 }

@@ -204,8 +204,8 @@ TEST(Profile, RefusesAMachineWithoutBandwidth) {
 TEST(Profile, RefusesAnAxisThatIsNoExtentOfTheKernel) {
   const std::string kernel =
       "kernels:\n  - {kernel: rms_norm, axes: [m], source: project, grade: measured, "
-      "points: [[1024, 0.5]]}\ncollectives:";
-  EXPECT_THAT(problems_of([&] { load_changed("collectives:", kernel); }),
+      "points: [[1024, 0.5]]}";
+  EXPECT_THAT(problems_of([&] { load_changed("kernels:", kernel); }),
               HasSubstr("`m` is no extent of `rms_norm`"));
 }
 

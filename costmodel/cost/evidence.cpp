@@ -1,0 +1,105 @@
+// Source: the demand of each class in this folder: the numbers listed here are those it multiplies
+
+#include "costmodel/cost/evidence.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "costmodel/hardware/collective.h"
+
+namespace xt {
+namespace {
+
+using Numbers = std::vector<Basis>;
+
+void add_peak(Numbers& numbers, const Profile& profile, DType dtype) {
+  if (const auto& peak = profile.peak(dtype))
+    numbers.push_back({fmt::format("peaks.{}", name(dtype)), peak->from});
+}
+
+Numbers product_numbers(const Profile& profile, const Work& work) {
+  Numbers numbers;
+  add_peak(numbers, profile, work.dtype);
+  const MatmulEfficiency& of = profile.matmul;
+  if (kernel_class(work.kernel) == KernelClass::grouped_matrix) {
+    numbers.push_back({"grouped_matmul.base", profile.grouped_matmul.base.from});
+    numbers.push_back(
+        {"grouped_matmul.rows_per_expert", profile.grouped_matmul.rows_per_expert.from});
+  } else {
+    numbers.push_back({"matmul.base", of.base.from});
+    numbers.push_back({"matmul.rows", of.rows.from});
+  }
+  numbers.push_back({"matmul.columns", of.columns.from});
+  numbers.push_back({"matmul.inner", of.inner.from});
+  return numbers;
+}
+
+Numbers attention_numbers(const Profile& profile, const Work& work) {
+  Numbers numbers;
+  add_peak(numbers, profile, work.dtype);
+  const bool is_backward = work.kernel == Kernel::attention_backward;
+  const AttentionEfficiency& of = is_backward ? profile.attention_backward : profile.attention;
+  const char* name = is_backward ? "attention_backward" : "attention";
+  numbers.push_back({fmt::format("{}.length", name), of.length.from});
+  numbers.push_back({fmt::format("{}.head_size", name), of.head_size.from});
+  return numbers;
+}
+
+Numbers collective_numbers(const Profile& profile, const Work& work, const GroupShape& group) {
+  Numbers numbers;
+  for (const CollectiveEfficiency* points : collective_points(profile, work.kernel, group))
+    numbers.push_back(
+        {fmt::format("collectives.{} over {} ranks, {}", name(points->kernel), points->ranks,
+                     scope_names[static_cast<std::size_t>(points->scope)]),
+         points->rate.from});
+  return numbers;
+}
+
+Numbers memory_numbers(const Profile& profile) {
+  return {{"hbm", profile.hbm.from}, {"memory_bound", profile.memory_bound.from}};
+}
+
+Numbers copy_numbers(const Profile& profile, Kernel kernel) {
+  const bool is_up = kernel == Kernel::copy_to_host;
+  const RateCurve& of = is_up ? profile.copies.to_host : profile.copies.to_device;
+  return {{is_up ? "copies.to_host" : "copies.to_device", of.from}};
+}
+
+Numbers own_numbers(const Profile& profile, const KernelEfficiency& own, const Work& work) {
+  Numbers numbers = {{fmt::format("kernels.{}", name(work.kernel)), own.from}};
+  if (kernel_class(work.kernel) == KernelClass::memory_bound)
+    numbers.push_back({"hbm", profile.hbm.from});
+  else
+    add_peak(numbers, profile, work.dtype);
+  return numbers;
+}
+
+Numbers numbers_of(const Work& work, const GroupShape& group, const Profile& profile,
+                   Resource bound) {
+  const KernelClass of = kernel_class(work.kernel);
+  if (of == KernelClass::host) return {{"launch.synchronize", profile.launch.synchronize.from}};
+  if (of == KernelClass::copy) return copy_numbers(profile, work.kernel);
+  if (of == KernelClass::collective)
+    return group.size == 1 ? memory_numbers(profile) : collective_numbers(profile, work, group);
+  if (const KernelEfficiency* own = measured(profile, work.kernel, work.dtype))
+    return own_numbers(profile, *own, work);
+  if (bound == Resource::hbm || of == KernelClass::memory_bound) return memory_numbers(profile);
+  if (of == KernelClass::attention) return attention_numbers(profile, work);
+  return product_numbers(profile, work);
+}
+
+}  // namespace
+
+Basis weakest(const Work& work, const Bindings& bindings, const GroupShape& group,
+              const Profile& profile) {
+  const Demand asked = demand(work, bindings, group, profile);
+  const bool only_waits =
+      kernel_class(work.kernel) < KernelClass::collective && 2 * asked.latency > alone(asked);
+  if (only_waits) return {"latency", profile.latency.from};
+  const Numbers numbers = numbers_of(work, group, profile, bound(asked));
+  return *std::ranges::max_element(numbers, {}, [](const Basis& of) { return of.from.grade; });
+}
+
+}  // namespace xt

@@ -1,0 +1,72 @@
+#include "planner/estimate/evidence.h"
+
+#include <algorithm>
+#include <map>
+
+#include "costmodel/ir/account.h"
+
+namespace xt {
+namespace {
+
+// What is exposed of all traffic over the sum of what is exposed of each kind: kinds that are
+// exposed at the same time share it.
+double shared(const StepAccount& counted) {
+  double sum = 0;
+  for (const TrafficTime& time : counted.traffic) sum += time.exposed.value;
+  const double exposed = (counted.step - counted.compute - counted.idle).value;
+  return sum > 0 ? exposed / sum : 0;
+}
+
+// Seconds of the step that the ops of each work decide: what they compute, and their part of the
+// exposed time of their kind of traffic.
+std::vector<double> decided_seconds(const Schedule& schedule, const Timeline& timeline) {
+  const StepAccount counted = account(schedule, timeline);
+  const double part = shared(counted);
+  std::vector<double> seconds(schedule.works.size(), 0.0);
+  for (const Event& event : timeline.events) {
+    const Op& op = schedule.op(event.op);
+    const double length = to_seconds(event.end - event.start).value;
+    if (op.lane == Lane::compute) seconds[at(op.work)] += length;
+    const auto kind = traffic_of(schedule.work(op).kernel);
+    if (!kind) continue;
+    const TrafficTime& time = counted.traffic[static_cast<std::size_t>(*kind)];
+    if (time.total.value > 0) seconds[at(op.work)] += length * part * (time.exposed / time.total);
+  }
+  return seconds;
+}
+
+}  // namespace
+
+Evidence evidence(const Schedule& schedule, const Timeline& timeline, const Bindings& bindings,
+                  const Profile& profile) {
+  const std::vector<double> seconds = decided_seconds(schedule, timeline);
+  std::map<std::string, std::pair<Provenance, double>> decided;
+  for (std::size_t w = 0; w < seconds.size(); ++w) {
+    const Work& work = schedule.works[w];
+    if (seconds[w] <= 0) continue;
+    const Basis basis = weakest(work, bindings, schedule.group(work.group), profile);
+    auto& [from, sum] = decided[basis.path];
+    from = basis.from;
+    sum += seconds[w];
+  }
+  const double step = to_seconds(makespan(timeline)).value;
+  Evidence result;
+  for (const auto& [path, number] : decided) {
+    const double share = number.second / step;
+    result.by_grade[static_cast<std::size_t>(number.first.grade)] += share;
+    result.numbers.push_back({{path, number.first}, share});
+  }
+  std::ranges::sort(result.numbers, std::greater(), &EvidenceShare::share);
+  return result;
+}
+
+const EvidenceShare* weakest_that_matters(const Evidence& evidence) {
+  constexpr double matters = 0.05;
+  const EvidenceShare* worst = nullptr;
+  for (const EvidenceShare& of : evidence.numbers)
+    if (of.share >= matters && (!worst || of.number.from.grade > worst->number.from.grade))
+      worst = &of;
+  return worst;
+}
+
+}  // namespace xt

@@ -1,0 +1,36 @@
+#pragma once
+
+// What share of a step's time rests on numbers of which grade, and which numbers those are.
+
+#include <array>
+#include <vector>
+
+#include "costmodel/cost/evidence.h"
+#include "costmodel/ir/timeline.h"
+
+namespace xt {
+
+/// A number of the profile and the share of the step that it decides.
+struct EvidenceShare {
+  Basis number;
+  double share = 0;
+};
+
+/// Shares of a step. They add up to what the step spends computing and waiting for traffic; the
+/// rest is idle, waiting for the host to issue.
+struct Evidence {
+  std::array<double, grade_names.size()> by_grade{};
+  std::vector<EvidenceShare> numbers;  ///< largest share first
+};
+
+/// What `timeline` rests on: compute by its ops, exposed traffic by the traffic that runs.
+///
+/// Assumes: `timeline` was simulated under `bindings` on `profile`
+Evidence evidence(const Schedule& schedule, const Timeline& timeline, const Bindings& bindings,
+                  const Profile& profile);
+
+/// The number of the worst grade that decides at least a twentieth of the step, the one with the
+/// largest share; null if none decides as much.
+const EvidenceShare* weakest_that_matters(const Evidence& evidence);
+
+}  // namespace xt

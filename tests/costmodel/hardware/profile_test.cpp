@@ -203,9 +203,9 @@ TEST(Profile, RefusesAMachineWithoutBandwidth) {
 
 TEST(Profile, RefusesAnAxisThatIsNoExtentOfTheKernel) {
   const std::string kernel =
-      "kernels:\n  - {kernel: rms_norm, axes: [m], source: project, grade: measured, "
+      "\nkernels:\n  - {kernel: rms_norm, axes: [m], source: project, grade: measured, "
       "points: [[1024, 0.5]]}";
-  EXPECT_THAT(problems_of([&] { load_changed("kernels:", kernel); }),
+  EXPECT_THAT(problems_of([&] { load_changed("\nkernels:", kernel); }),
               HasSubstr("`m` is no extent of `rms_norm`"));
 }
 

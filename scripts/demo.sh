@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 scripts/setup.sh run
-scripts/build.sh
+scripts/build.sh xt-plan xt-run
 plan=build/release/planner/cli/xt-plan
 run=build/release/executor/cli/xt-run
 out=plans/demo

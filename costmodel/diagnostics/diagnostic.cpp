@@ -103,14 +103,20 @@ std::string rendered(const Diagnostic& diagnostic, std::span<const SourceText> s
   return text;
 }
 
-/// ` in FILE` or ` in N files`; nothing when no problem names a file.
+/// ` in FILE`, ` in N files` or ` in N flags`; nothing when no problem names a place.
 std::string places(std::span<const Diagnostic> errors) {
-  std::set<std::string_view> files;
+  std::set<std::string_view> places;
   for (const Diagnostic& error : errors)
-    if (!error.where.file.empty()) files.insert(error.where.file);
-  if (files.empty()) return "";
-  if (files.size() == 1) return fmt::format(" in {}", *files.begin());
-  return fmt::format(" in {} files", files.size());
+    if (!error.where.file.empty()) places.insert(error.where.file);
+  if (places.empty()) return "";
+  if (places.size() == 1) return fmt::format(" in {}", *places.begin());
+  const auto n_flags =
+      std::ranges::count_if(places, [](std::string_view place) { return place.starts_with("--"); });
+  const bool are_flags = n_flags == std::ssize(places);
+  return fmt::format(" in {} {}", places.size(),
+                     are_flags      ? "flags"
+                     : n_flags == 0 ? "files"
+                                    : "places");
 }
 
 }  // namespace

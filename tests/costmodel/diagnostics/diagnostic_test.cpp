@@ -71,6 +71,17 @@ TEST(Render, CountsFilesWhenThereAreSeveral) {
             "error: 2 problems in 2 files; nothing was planned\n");
 }
 
+TEST(Render, CountsFlagsAsFlagsAndNotAsFiles) {
+  const auto last_line = [](std::vector<Diagnostic> problems) {
+    const std::string text = render(InputError(std::move(problems)), {.outcome = "nothing"});
+    return text.substr(text.rfind("error: "));
+  };
+  const Diagnostic flag = error_in("--devices", "no"), other = error_in("--model", "no"),
+                   file = error_in("run.yaml", "no");
+  EXPECT_EQ(last_line({flag, other}), "error: 2 problems in 2 flags; nothing\n");
+  EXPECT_EQ(last_line({flag, file}), "error: 2 problems in 2 places; nothing\n");
+}
+
 TEST(Render, HasNoSummaryForWarnings) {
   const std::vector<Diagnostic> warnings = {{Severity::warning, {path, 0, 0, 0}, "is old"}};
   EXPECT_EQ(render(warnings, {}), "configs/runs/llama3_70b.yaml: warning: is old\n");

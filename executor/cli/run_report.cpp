@@ -87,9 +87,10 @@ std::string comparison_table(const PlanFile& plan, const RunSummary& summary) {
 }
 
 std::string loss_line(const RunSummary& summary, double bigram_entropy) {
-  return fmt::format("loss {:.4f} at the end; {} the {:.4f} of the text's pairs of tokens",
-                     summary.last_loss, summary.last_loss < bigram_entropy ? "below" : "not below",
-                     bigram_entropy);
+  return fmt::format(
+      "loss {:.4f} over the last tenth of the steps; {} the {:.4f} of the text's pairs of tokens",
+      summary.final_loss, summary.final_loss < bigram_entropy ? "below" : "not below",
+      bigram_entropy);
 }
 
 Json run_json(const PlanFile& plan, const std::vector<StepMetrics>& steps,
@@ -112,7 +113,7 @@ Json run_json(const PlanFile& plan, const std::vector<StepMetrics>& steps,
                              {"memory_breakdown_bytes", memory_json(summary.peak_by_category)},
                              {"communication", traffic_json(summary.traffic)}}));
   document.add("predicted", plan.prediction ? to_json(write(*plan.prediction)) : Json());
-  document.add("last_loss", summary.last_loss);
+  document.add("final_loss", summary.final_loss);
   document.add("bigram_entropy", bigram_entropy);
   return document;
 }

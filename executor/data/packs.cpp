@@ -86,11 +86,16 @@ Packs::Packs(std::shared_ptr<const Documents> documents, const PackShape& shape,
 
 void Packs::shuffle(std::int64_t epoch) {
   epoch_ = epoch;
-  order_.resize(static_cast<std::size_t>(documents_->size()));
-  std::iota(order_.begin(), order_.end(), 0);
   SplitMix random(SplitMix(seed_).next() + static_cast<std::uint64_t>(epoch));
-  for (std::size_t i = order_.size(); i > 1; --i)
-    std::swap(order_[i - 1], order_[random.next() % i]);
+  const auto shuffled = [&](std::int64_t n) {
+    std::vector<std::int64_t> order(static_cast<std::size_t>(n));
+    std::iota(order.begin(), order.end(), 0);
+    for (std::size_t i = order.size(); i > 1; --i)
+      std::swap(order[i - 1], order[random.next() % i]);
+    return order;
+  };
+  order_ = shuffled(documents_->size());
+  pack_order_ = shuffled(per_epoch_);
   ends_.clear();
   std::int64_t end = 0;
   for (const std::int64_t document : order_) ends_.push_back(end += documents_->length(document));
@@ -99,7 +104,7 @@ void Packs::shuffle(std::int64_t epoch) {
 Pack Packs::pack(std::int64_t index) {
   XT_CHECK(index >= 0, index);
   if (index / per_epoch_ != epoch_) shuffle(index / per_epoch_);
-  std::int64_t at = index % per_epoch_ * shape_.pack_length;
+  std::int64_t at = pack_order_[static_cast<std::size_t>(index % per_epoch_)] * shape_.pack_length;
   const std::int64_t end = at + shape_.pack_length;
   Pack pack{{}, {}, {0}};
   while (at < end) {

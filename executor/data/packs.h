@@ -48,9 +48,10 @@ struct PackShape {
 
 /// All packs of some documents. An epoch is a shuffle of the documents, written one after the
 /// other and cut into packs: a document that does not fit goes on in the next pack as a piece of
-/// its own, and the rest of an epoch that fills no pack is left out. No piece is longer than a
-/// sample of the plan; what is left of its document is the next piece. Numbers go on over epochs,
-/// so rank r of W takes packs r, r + W, …
+/// its own, and the rest of an epoch that fills no pack is left out. The packs come in a shuffled
+/// order of their own, so that those of one long document do not follow each other. No piece is
+/// longer than a sample of the plan; what is left of its document is the next piece. Numbers go on
+/// over epochs, so rank r of W takes packs r, r + W, …
 class Packs {
  public:
   /// Throws: InputError if the documents fill no pack
@@ -74,8 +75,9 @@ class Packs {
   std::uint64_t seed_;
   std::int64_t per_epoch_ = 0;
   std::int64_t epoch_ = -1;
-  std::vector<std::int64_t> order_;  ///< of the epoch
-  std::vector<std::int64_t> ends_;   ///< tokens up to and with order_[i]
+  std::vector<std::int64_t> order_;       ///< of the epoch's documents
+  std::vector<std::int64_t> pack_order_;  ///< of its packs
+  std::vector<std::int64_t> ends_;        ///< tokens up to and with order_[i]
 };
 
 }  // namespace xt

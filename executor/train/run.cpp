@@ -176,6 +176,18 @@ std::vector<StepMetrics> run_steps(const RunRequest& request, const RankEnvironm
   return Run(request, place, session).train(on_step);
 }
 
+namespace {
+
+// One step's loss says as much of its packs as of the model.
+double final_loss(std::span<const StepMetrics> steps) {
+  const auto last = steps.last(std::max<std::size_t>(1, steps.size() / 10));
+  double sum = 0;
+  for (const StepMetrics& step : last) sum += step.loss;
+  return sum / static_cast<double>(last.size());
+}
+
+}  // namespace
+
 RunSummary summarise(const std::vector<StepMetrics>& steps, const PlanFile& plan) {
   XT_CHECK(!steps.empty());
   const auto timed = std::span(steps).subspan(steps.size() > 1 ? 1 : 0);
@@ -199,7 +211,7 @@ RunSummary summarise(const std::vector<StepMetrics>& steps, const PlanFile& plan
     summary.peak_memory = step.peak_memory;
     summary.peak_by_category = step.peak_by_category;
   }
-  summary.last_loss = steps.back().loss;
+  summary.final_loss = final_loss(steps);
   return summary;
 }
 

@@ -40,7 +40,7 @@ struct RunSummary {
   Bytes peak_memory;  ///< largest from step 3 on
   CategoryBytes peak_by_category{};
   std::array<TrafficTime, n_traffic> traffic{};  ///< medians over steps but the first, this rank
-  double last_loss = 0;
+  double final_loss = 0;                         ///< mean over the last tenth of the steps
 };
 
 /// Called after each step.

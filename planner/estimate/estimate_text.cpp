@@ -121,7 +121,8 @@ std::string evidence_line(const Evidence& evidence) {
     if (evidence.by_grade[i] >= 0.0005)
       text += fmt::format(" {} {},", grade_names[i], percent(evidence.by_grade[i]));
   text.back() = '\n';
-  if (const EvidenceShare* worst = weakest_that_matters(evidence)) {
+  const EvidenceShare* worst = weakest_that_matters(evidence);
+  if (worst != nullptr && worst->number.from.grade != Grade::measured) {
     const Provenance& from = worst->number.from;
     text += fmt::format("  the weakest that matters, behind {}: {}, {} from {}{}\n",
                         percent(worst->share), worst->number.path,
@@ -139,14 +140,18 @@ std::string estimate_text(const Plan& plan, const Estimate& estimate, const Styl
   text += traffic_table(estimate.account);
   text += "\n" + memory_table(estimate) + "\n";
   text += data_lines(plan, estimate);
-  text += fmt::format("~{} a step, ~{} tokens per device per second, MFU ~{}, HFU ~{}\n",
-                      format(estimate.account.step),
+  const std::string interval =
+      plan.calibration_error ? fmt::format(" ± {}", percent(*plan.calibration_error)) : "";
+  text += fmt::format("~{}{} a step, ~{} tokens per device per second, MFU ~{}, HFU ~{}\n",
+                      format(estimate.account.step), interval,
                       significant(tokens_per_device_s(plan, estimate), 4), percent(estimate.mfu()),
                       percent(estimate.hfu()));
   text += fmt::format(
       "  MFU counts {} of {} per rank the Megatron way: causal half of attention, "
       "no router, no recompute\n",
       format(estimate.model_flops), format(estimate.peak));
+  if (plan.calibration_error)
+    text += "  ± is the median error of the calibration on plans that it was not fitted to\n";
   return text + evidence_line(estimate.evidence) + verdict(plan, estimate, style);
 }
 

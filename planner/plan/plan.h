@@ -55,6 +55,7 @@ struct Plan {
   OptimizerSettings optimizer;
   std::int64_t devices = 1;
   std::int64_t seed = 0;
+  std::optional<double> calibration_error;  ///< median |error| of the overlay on plans not used
   bool has_automatic_chunk = false;
   bool has_automatic_swap = false;
 };

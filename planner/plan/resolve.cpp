@@ -94,9 +94,11 @@ void Resolver::load() {
   });
   load_named("machine", from_.machine, [&](const std::string& name) {
     plan_.profile = catalogue_.machine(name);
-    if (from_.overlay)
-      plan_.profile =
-          with_overlay(std::move(plan_.profile), read<Overlay>(read_yaml(*from_.overlay)));
+    if (from_.overlay) {
+      const auto overlay = read<Overlay>(read_yaml(*from_.overlay));
+      plan_.calibration_error = overlay.residual_ratio;
+      plan_.profile = with_overlay(std::move(plan_.profile), overlay);
+    }
     plan_.machine_name = name;
   });
   const std::string engine = from_.engine.value_or("xt_run");

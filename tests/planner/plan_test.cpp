@@ -1,6 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "costmodel/document/writer.h"
+#include "costmodel/hardware/overlay.h"
+#include "costmodel/io/files.h"
+#include "costmodel/io/yaml.h"
 #include "costmodel/ir/memory.h"
 #include "planner/estimate/estimate.h"
 #include "planner/plan/automatic.h"
@@ -130,6 +134,25 @@ TEST(Estimate, JsonHoldsEveryPromisedKey) {
   for (const JsonMember& part : json.at("memory_breakdown_bytes").members())
     bytes += part.value.as_int();
   EXPECT_EQ(bytes, json.at("peak_memory_bytes").as_int());
+}
+
+TEST(Estimate, CarriesTheErrorOfTheCalibrationThatItUses) {
+  Overlay overlay =
+      overlay_of(Catalogue{XT_DATA_ROOT}.machine("h800_sxm"), {}, "fitted to nothing");
+  overlay.residual_ratio = 0.034;
+  const auto path = std::filesystem::temp_directory_path() / "xt_plan_test_overlay.yaml";
+  write_file(path, to_yaml(write(overlay)), Overwrite::allow);
+  const Flags flags = {{"model", "tiny_moe"}, {"machine", "h800_sxm"}};
+  const Plan plain = plan_of(flags),
+             calibrated = plan_of(with(flags, {{"overlay", path.string()}}));
+  std::filesystem::remove(path);
+  EXPECT_THAT(estimate_text(calibrated, estimate(calibrated), Style{}),
+              testing::HasSubstr("± 3.4 %"));
+  EXPECT_THAT(estimate_text(plain, estimate(plain), Style{}),
+              testing::Not(testing::HasSubstr("±")));
+  EXPECT_EQ(
+      estimate_json(calibrated, estimate(calibrated)).at("calibration_error_ratio").as_double(),
+      0.034);
 }
 
 TEST(Estimate, NotFittingSaysByHowMuchAndWhere) {

@@ -25,6 +25,7 @@ struct Strategy {
   std::int64_t shard_ranks = 0;  ///< ranks that parameters are split over, repeated; 0: all (HSDP)
   std::int64_t recompute_layers = 0;  ///< the first so many layers
   std::int64_t swap_layers = 0;       ///< the first so many layers; never more than recomputed
+  bool swaps_optimizer = false;       ///< AdamW's two moments wait in host memory
   std::int64_t loss_chunk = 0;        ///< tokens per chunk of the loss; loss_tokens() when whole
   DType compute_dtype = DType::fp32;
   bool has_fp8_products = false;  ///< of linear layers and experts

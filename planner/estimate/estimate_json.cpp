@@ -18,6 +18,7 @@ Json strategy_json(const Plan& plan) {
                        {"intra_layer_micro_batches", s.intra_layer_micro_batches},
                        {"recompute_layers", s.recompute_layers},
                        {"swap_layers", s.swap_layers},
+                       {"swap_optimizer", s.swaps_optimizer},
                        {"loss_chunk", s.loss_chunk},
                        {"compute_dtype", name(s.compute_dtype)},
                        {"fp8_products", s.has_fp8_products}});

@@ -32,6 +32,7 @@ std::string data_lines(const Plan& plan, const Estimate& estimate) {
 std::string layout_text(const Strategy& s) {
   std::string text;
   if (s.routing_imbalance > 1) text += fmt::format(", routing_imbalance {}", s.routing_imbalance);
+  if (s.swaps_optimizer) text += ", optimizer on the host";
   if (s.sequence_parallel > 1) text += fmt::format(", sequence_parallel {}", s.sequence_parallel);
   if (s.replicas() > 1)
     text += fmt::format(", {} replicas of {} shards", s.replicas(), s.shard_ranks);

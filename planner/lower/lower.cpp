@@ -148,15 +148,15 @@ void Lowering::prepare() {
   build_.end_section(1, origin(Phase::prepare, StepPart::section));
 }
 
+// AdamW on one flat. Moments that wait in host memory are fetched for it and written back, and
+// nothing of it overlaps the next flat's.
+//
+// Source: XTuner V1 (InternLM/xtuner, b934f4620), optim/, SwapAdamW: one parameter after the other
 void Lowering::update(UnitFlat& flat) {
-  const Flat& stored = build_.draft().flats[static_cast<std::size_t>(flat.flat)];
+  const Flat stored = build_.draft().flats[static_cast<std::size_t>(flat.flat)];
   const Extent n = flat.shard_elements;
-  const BufferId grad_norm = build_.draft().batch.grad_norm;
   const Origin from{Phase::optimizer, build_.part(stored.name)};
-  op(Kernel::clip, from, {n}, {grad_norm}, {flat.gradient_shard});
-  const BufferId gradient = flat.gradient_shard;
-  const std::array<BufferId, 1> inputs{gradient};
-  const std::array<BufferId, 3> outputs{stored.parameter, stored.exp_avg, stored.exp_avg_sq};
+  op(Kernel::clip, from, {n}, {build_.draft().batch.grad_norm}, {flat.gradient_shard});
   Work work;
   work.kernel = Kernel::adamw;
   work.extents[0] = n;
@@ -164,7 +164,35 @@ void Lowering::update(UnitFlat& flat) {
   rules_.workspaces(work, workspaces_);
   for (std::int64_t copy = 0; copy < rules_.optimizer_copies; ++copy)
     workspaces_.push_back({{flat.layout->largest_piece / group_size(flat.group), 1, 1}});
+  const std::array<BufferId, 2> moments{fetched(stored.exp_avg, from),
+                                        fetched(stored.exp_avg_sq, from)};
+  const std::array<BufferId, 1> inputs{flat.gradient_shard};
+  const std::array<BufferId, 3> outputs{stored.parameter, moments[0], moments[1]};
   build_.add({work, Lane::compute, from, inputs, outputs, workspaces_, {}});
+  if (!strategy_.swaps_optimizer) return;
+  write_back(moments[0], stored.exp_avg, from);
+  pending_swap_ = write_back(moments[1], stored.exp_avg_sq, from);
+}
+
+// `moment` on the device: itself, or a copy once what was swapped before is written back.
+BufferId Lowering::fetched(BufferId moment, const Origin& from) {
+  if (!strategy_.swaps_optimizer) return moment;
+  const Extent n = build_.draft().buffer(moment).shape[0];
+  const BufferId copy = build_.transient({{n, 1, 1},
+                                          DType::fp32,
+                                          MemoryCategory::optimizer,
+                                          Space::device,
+                                          Lane::swap_out});  // it ends when it is written back
+  const std::span<const OpId> after(&pending_swap_, pending_swap_ == no_op ? 0u : 1u);
+  op({Kernel::copy_to_device, DType::fp32, Group::none, {n}}, from, {moment}, {copy}, Lane::swap_in,
+     after);
+  return copy;
+}
+
+OpId Lowering::write_back(BufferId copy, BufferId moment, const Origin& from) {
+  const Extent n = build_.draft().buffer(moment).shape[0];
+  return op({Kernel::copy_to_host, DType::fp32, Group::none, {n}}, from, {copy}, {moment},
+            Lane::swap_out);
 }
 
 // Gradients of parameters that several ranks of an expert parallel group hold are summed first, and
@@ -189,6 +217,7 @@ void Lowering::optimize() {
          {flat.gradient_shard}, {grad_norm});
   op(Kernel::all_reduce, origin(Phase::optimizer, StepPart::norm), {2}, {}, {scalars_},
      Lane::reduce_scatter, Group::world);
+  pending_swap_ = no_op;
   for (Unit& unit : units_)
     for (UnitFlat& flat : unit.flats) update(flat);
   build_.end_section(1, origin(Phase::optimizer, StepPart::section));

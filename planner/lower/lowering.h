@@ -167,6 +167,8 @@ class Lowering {
   void prepare();
   void optimize();
   void update(UnitFlat& flat);
+  BufferId fetched(BufferId moment, const Origin& origin);
+  OpId write_back(BufferId copy, BufferId moment, const Origin& origin);
 
   // One op with everything spelt out.
   OpId op(const Work& work, const Origin& origin, std::initializer_list<BufferId> inputs,

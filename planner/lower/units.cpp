@@ -14,12 +14,13 @@ UnitFlat Lowering::make_flat(const FlatLayout& layout, Group group, std::string 
   flat.shard_elements = layout.elements / group_size(group);
   std::vector<Flat>& flats = build_.draft().flats;
   flat.flat = static_cast<std::int32_t>(flats.size());
-  const auto shard = [&](MemoryCategory category) {
-    return build_.resident({{flat.shard_elements, 1, 1}, DType::fp32, category, Space::device});
+  const auto shard = [&](MemoryCategory category, Space space) {
+    return build_.resident({{flat.shard_elements, 1, 1}, DType::fp32, category, space});
   };
-  const BufferId parameter = shard(MemoryCategory::parameters);
-  const BufferId exp_avg = shard(MemoryCategory::optimizer);
-  const BufferId exp_avg_sq = shard(MemoryCategory::optimizer);
+  const Space moments = strategy_.swaps_optimizer ? Space::host : Space::device;
+  const BufferId parameter = shard(MemoryCategory::parameters, Space::device);
+  const BufferId exp_avg = shard(MemoryCategory::optimizer, moments);
+  const BufferId exp_avg_sq = shard(MemoryCategory::optimizer, moments);
   flats.push_back({std::move(name), group, layout.elements, parameter, exp_avg, exp_avg_sq});
   return flat;
 }

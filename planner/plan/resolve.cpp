@@ -123,6 +123,7 @@ void Resolver::choose_counts() {
   s.sequence_parallel = from_.sequence_parallel.value_or(1);
   s.shard_ranks = from_.shard_ranks.value_or(0) == s.ranks ? 0 : from_.shard_ranks.value_or(0);
   plan_.seed = from_.seed.value_or(0);
+  s.swaps_optimizer = from_.swap_optimizer.value_or(false);
   s.has_fp8_products = from_.fp8_products.value_or(false);
   s.compute_dtype = from_.compute_dtype.value_or(rules_->compute_dtype);
 }
@@ -191,6 +192,10 @@ void Resolver::check_engine() {
     request_.problem("intra_layer_micro_batches",
                      fmt::format("{} does not run packs in lock-step", rules_->name),
                      "engine xtuner_v1 does; gradient_accumulation runs packs one after the other");
+  if (s.swaps_optimizer && !rules_->swaps_optimizer)
+    request_.problem("swap_optimizer",
+                     fmt::format("{} keeps the optimizer on the device", rules_->name),
+                     "engine xtuner_v1 can swap it");
   if (s.has_fp8_products && !rules_->has_fp8_products)
     request_.problem("fp8_products", fmt::format("{} has no products in fp8", rules_->name),
                      "engine xtuner_v1 has");

@@ -40,6 +40,7 @@ struct RunFile {
   std::optional<std::int64_t> intra_layer_micro_batches;
   std::optional<Choice> recompute;
   std::optional<Choice> swap;
+  std::optional<bool> swap_optimizer;
   std::optional<Choice> loss_chunk;
   std::optional<double> learning_rate;
   std::optional<double> beta1;
@@ -105,6 +106,8 @@ struct RunFile {
         .at_least(1);
     archive.field("recompute", recompute, "none, all or so many layers (default all)");
     archive.field("swap", swap, "none, all, auto or so many layers (default none)");
+    archive.field("swap_optimizer", swap_optimizer,
+                  "true: AdamW's moments wait in host memory (default false)");
     archive.field("loss_chunk", loss_chunk, "none, auto or so many tokens (default auto)");
   }
   template <typename Archive>

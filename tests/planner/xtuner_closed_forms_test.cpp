@@ -87,6 +87,27 @@ TEST(XtunerV1, OptimizerPhaseTakesSixteenBytesPerParameterAndTwoCopiesOfTheLarge
   EXPECT_NEAR(bytes(peak_in(answer, Phase::optimizer)) / (m.sharded(16) + 2 * largest), 1.0, 0.005);
 }
 
+// Source: XTuner V1, SwapAdamW: 8 bytes per parameter on the host, 16 moved over the host link
+TEST(XtunerV1, AnOptimizerOnTheHostTakesEightBytesPerParameterThereAndMovesThemBothWays) {
+  const Dense m;
+  const Flags flags = {{"model", "qwen3_8b"}, {"loss_chunk", "1024"}};
+  Flags swapped = flags;
+  swapped.push_back({"swap_optimizer", "true"});
+  const Estimate plain = estimate_of(flags), host = estimate_of(swapped);
+  EXPECT_NEAR(bytes(host.timeline.host_memory.peak) / m.sharded(8), 1.0, 0.01);
+  EXPECT_NEAR(
+      (bytes(peak_in(plain, Phase::loss)) - bytes(peak_in(host, Phase::loss))) / m.sharded(8), 1.0,
+      0.01);
+  double moved = 0;
+  for (const Op& op : host.schedule.ops) {
+    const Work& work = host.schedule.work(op);
+    if (kernel_class(work.kernel) == KernelClass::copy)
+      moved += static_cast<double>(work.extents[0].code * width(work.dtype));
+  }
+  EXPECT_NEAR(moved / m.sharded(16), 1.0, 0.01);
+  EXPECT_GT(host.account.step, plain.account.step);
+}
+
 TEST(XtunerV1, ReplicasDivideTheShardsAndAddAnAllReducePerGradientShard) {
   const Flags flags = {{"model", "qwen3_30b_a3b"}, {"devices", "64"}, {"loss_chunk", "1024"}};
   Flags replicated = flags;

@@ -89,7 +89,7 @@ struct OpGraph {
   std::int64_t width = 0;
   std::int64_t vocabulary = 0;
   std::int64_t routed_rows = 0;  ///< rows that a rank sends to experts per layer
-  std::int64_t head_dim = 0;
+  std::int64_t head_dim = 0;     ///< of the table of rotary angles
   DType dtype = DType::fp32;
   ModelConstants constants;
 };

@@ -30,11 +30,28 @@ struct Architecture {
   std::vector<std::int64_t> mlp_only_layers;
   std::int64_t decoder_sparse_step = 1;
 
+  std::int64_t n_shared_experts = 0;       ///< that every token goes to
+  std::int64_t first_k_dense_replace = 0;  ///< leading layers without experts
+
+  std::int64_t q_lora_rank = 0;  ///< 0 without multi-head latent attention
+  std::int64_t kv_lora_rank = 0;
+  std::int64_t qk_rope_head_dim = 0;
+  std::int64_t v_head_dim = 0;
+
   bool operator==(const Architecture&) const = default;
 
   /// Whether decoder layer `layer` routes its tokens to experts.
   bool is_sparse(std::int64_t layer) const;
   bool is_moe() const { return num_experts > 0; }
+  bool has_mla() const { return kv_lora_rank > 0; }
+  /// Attention flops that count for MFU over those executed: values of latent attention are padded
+  /// to the size of queries, and padding does not count.
+  ///
+  /// Source:  Megatron-LM, training/training.py, num_floating_point_operations, MLA branch
+  double counted_attention_share() const {
+    if (!has_mla()) return 1;
+    return static_cast<double>(head_dim + v_head_dim) / static_cast<double>(2 * head_dim);
+  }
 };
 
 }  // namespace xt

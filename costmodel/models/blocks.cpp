@@ -1,6 +1,31 @@
 #include "costmodel/models/blocks.h"
 
+#include <utility>
+
 namespace xt {
+
+namespace {
+
+template <typename Attention, typename Ffn>
+void write_layer(Attention attention, Ffn ffn) {
+  attention.forward();
+  ffn.forward();
+  ffn.backward();
+  attention.backward();
+}
+
+template <typename Attention>
+void write_layer(BlockWriter& write, const Architecture& model, const GraphOptions& options,
+                 LayerValues& values, bool is_sparse) {
+  Attention attention(write, model, options, values);
+  if (is_sparse) {
+    write_layer(std::move(attention), RoutedHalf(write, model, options, values));
+  } else {
+    write_layer(std::move(attention), DenseHalf(write, model, options.tokens, values));
+  }
+}
+
+}  // namespace
 
 Block decoder_block(OpGraph& graph, const Architecture& model, const GraphOptions& options,
                     bool is_sparse) {
@@ -12,19 +37,10 @@ Block decoder_block(OpGraph& graph, const Architecture& model, const GraphOption
   values.x = write.value({T, E, 1}, ValueRole::input);
   values.y = write.value({T, E, 1}, ValueRole::output);
   values.dy = write.value({T, E, 1}, ValueRole::output_gradient);
-  AttentionHalf attention(write, model, options, values);
-  if (is_sparse) {
-    RoutedHalf ffn(write, model, options, values);
-    attention.forward();
-    ffn.forward();
-    ffn.backward();
-    attention.backward();
+  if (model.has_mla()) {
+    write_layer<MlaHalf>(write, model, options, values, is_sparse);
   } else {
-    DenseHalf ffn(write, model, T, values);
-    attention.forward();
-    ffn.forward();
-    ffn.backward();
-    attention.backward();
+    write_layer<AttentionHalf>(write, model, options, values, is_sparse);
   }
   return block;
 }

@@ -3,6 +3,8 @@
 // The decoder layer: attention and ffn, each written once, forward beside backward.
 
 #include <algorithm>
+#include <optional>
+#include <string>
 
 #include "costmodel/ir/op_graph.h"
 #include "costmodel/models/architecture.h"
@@ -70,6 +72,47 @@ class AttentionHalf {
   Projection q_{}, k_{}, value_{};
 };
 
+/// Writes forward and backward of multi-head latent attention: queries through a low rank, keys and
+/// values out of a latent that all heads share, expanded to all heads before attention.
+///
+/// Assumes: values are padded to the size of queries, as flash attention with one head size needs
+class MlaHalf {
+ public:
+  MlaHalf(BlockWriter& write, const Architecture& model, const GraphOptions& options,
+          LayerValues& values);
+  void forward();
+  void backward();
+
+ private:
+  struct Linear {
+    ValueId weight, gradient;
+    std::int64_t rows, columns;
+    std::string part;
+    ValueId x{};
+  };
+  struct Norm {
+    ValueId weight, gradient;
+    std::int64_t size;
+    std::string part;
+    ValueId x{}, rstd{};
+  };
+  Linear linear(std::string name, std::int64_t rows, std::int64_t columns);
+  Norm norm(std::string name, std::int64_t size);
+  ValueId tensor(std::int64_t columns);
+  ValueId apply(Linear& of, ValueId x);
+  ValueId apply(Norm& of, ValueId x);
+  ValueId undo(const Linear& of, ValueId dy, std::optional<ValueId> dx);
+  void undo(const Norm& of, ValueId dy, ValueId dx);
+  ValueId backward_of_keys(ValueId d_k, ValueId d_v);
+
+  BlockWriter& write_;
+  std::int64_t T_, E_, H_, D_, rope_, value_, latent_, moved_;
+  LayerValues& v_;
+  ValueId table_{}, boundaries_{}, q_{}, k_{}, padded_{}, attended_{}, lse_{};
+  Norm input_norm_{}, q_norm_{}, kv_norm_{}, post_norm_{};
+  Linear q_a_{}, q_b_{}, kv_a_{}, kv_b_{}, o_{};
+};
+
 /// Writes forward and backward of a dense SwiGLU ffn.
 ///
 /// Source:  Shazeer 2020, "GLU Variants Improve Transformer", eq. 5
@@ -91,7 +134,10 @@ class DenseHalf {
 /// Writes forward and backward of a routed SwiGLU ffn, with the exchange of rows when experts are
 /// spread over ranks.
 ///
-/// Assumes: dropless routing; rows_received is what the data decides
+/// Experts that every token goes to are one dense ffn beside; they run while rows come back.
+///
+/// Assumes: dropless routing; rows_received is what the data decides; scores by sigmoid or softmax,
+///          with or without groups, cost the same
 /// Source:  Qwen3 technical report 2025, §2; facts of the exchange: GShard 2020, §3.2
 class RoutedHalf {
  public:
@@ -105,16 +151,20 @@ class RoutedHalf {
   void combine();
   void experts_backward();
   void router_backward();
+  void shared_forward();
+  void shared_backward();
   void weight_gradients();
   Extent rows() const;
 
   BlockWriter& write_;
   const GraphOptions& options_;
-  std::int64_t T_, E_, F_, X_, top_k_, ep_;
+  std::int64_t T_, E_, F_, X_, top_k_, ep_, shared_;  ///< shared_: width of the shared experts
   LayerValues& v_;
   ValueId router_{}, router_gradient_{}, w13_{}, w13_gradient_{}, w2_{}, w2_gradient_{}, logits_{},
-      weights_{}, indices_{}, order_{}, counts_{}, received_counts_{}, expert_input_{}, gate_up_{},
-      act_{}, returned_{}, d_weights_{}, d_out_{}, d_gate_up_{};
+      shared_gate_up_weight_{}, shared_gate_up_gradient_{}, shared_down_weight_{},
+      shared_down_gradient_{}, shared_gate_up_{}, shared_act_{}, shared_out_{}, weights_{},
+      indices_{}, order_{}, counts_{}, received_counts_{}, expert_input_{}, gate_up_{}, act_{},
+      returned_{}, d_weights_{}, d_out_{}, d_gate_up_{};
 };
 
 }  // namespace xt

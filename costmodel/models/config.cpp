@@ -1,37 +1,71 @@
-// Source: Hugging Face transformers, configuration_qwen3.py and configuration_qwen3_moe.py
+// Source: Hugging Face transformers, configuration_qwen3.py, configuration_qwen3_moe.py and
+// configuration_deepseek_v3.py
 
 #include "costmodel/models/config.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+
+#include "costmodel/diagnostics/check.h"
 
 namespace xt {
 namespace {
 
-constexpr std::array<Family, 2> rows = {{
-    {"qwen3", "dense decoder with grouped query attention and norms of query and key", true, false},
-    {"qwen3_moe", "the same with a routed ffn", true, true},
+constexpr std::array<Family, 4> rows = {{
+    {"qwen3", "dense decoder with grouped query attention and norms of query and key", true, false,
+     false, true},
+    {"qwen3_moe", "the same with a routed ffn", true, true, false, true},
+    {"deepseek_v3", "latent attention, routed and shared experts, leading dense layers", false,
+     true, true, false},
+    {"kimi_k2", "as deepseek_v3", false, true, true, false},
 }};
 
 }  // namespace
 
 std::span<const Family> families() { return rows; }
 
+const Family& family_of(const Architecture& architecture) {
+  const auto found = std::ranges::find(rows, architecture.model_type, &Family::model_type);
+  XT_CHECK(found != rows.end(), architecture.model_type);
+  return *found;
+}
+
 void ModelConfig::check(Reader& reader) {
   Architecture& a = architecture;
+  if (n_routed_experts_) a.num_experts = *n_routed_experts_;
+  a.head_dim = head_dim_.value_or(a.hidden_size / a.num_attention_heads);
   for (const Family& family : rows) {
     if (family.model_type != a.model_type) continue;
     a.has_qk_norm = family.has_qk_norm;
+    check_latent(reader, family);
     if (family.has_experts && a.num_experts == 0)
       reader.problem("model_type", "a " + a.model_type + " model needs num_experts");
     if (!family.has_experts && a.num_experts > 0)
       reader.problem("num_experts", "a " + a.model_type + " model has no experts");
   }
   a.num_key_value_heads = key_value_heads_.value_or(a.num_attention_heads);
-  a.head_dim = head_dim_.value_or(a.hidden_size / a.num_attention_heads);
   check_shapes(reader);
   check_variants(reader);
+}
+
+void ModelConfig::check_latent(Reader& reader, const Family& family) {
+  Architecture& a = architecture;
+  const bool is_complete = a.q_lora_rank > 0 && a.kv_lora_rank > 0 && a.qk_rope_head_dim > 0 &&
+                           a.v_head_dim > 0 && qk_nope_head_dim_;
+  if (family.has_mla && !is_complete) {
+    reader.problem("model_type", fmt::format("a {} model needs all of q_lora_rank, kv_lora_rank, "
+                                             "qk_nope_head_dim, qk_rope_head_dim and v_head_dim",
+                                             a.model_type));
+    return;
+  }
+  if (family.has_mla) a.head_dim = *qk_nope_head_dim_ + a.qk_rope_head_dim;
+  if (!family.has_mla && a.kv_lora_rank > 0)
+    reader.problem("kv_lora_rank", "a " + a.model_type + " model has no latent attention");
+  if (moe_layer_freq_ && *moe_layer_freq_ != 1)
+    reader.problem("moe_layer_freq",
+                   fmt::format("not supported: experts in every {} layers", *moe_layer_freq_));
 }
 
 void ModelConfig::check_shapes(Reader& reader) const {
@@ -69,7 +103,9 @@ void ModelConfig::check_variants(Reader& reader) const {
   refuse("mlp_bias", mlp_bias_.value_or(false), "biases of the ffn");
   refuse("use_sliding_window", use_sliding_window_.value_or(false), "sliding windows");
   refuse("attention_dropout", attention_dropout_.value_or(0) > 0, "dropout of attention");
-  refuse("rope_scaling", is_something(rope_scaling_), "scaled rotary angles");
+  // Scaling changes the angles, not what they cost: it matters to who executes.
+  if (!architecture.has_mla())
+    refuse("rope_scaling", is_something(rope_scaling_), "scaled rotary angles");
   refuse("quantization_config", is_something(quantization_config_), "quantized weights");
 }
 

@@ -19,10 +19,17 @@ struct Family {
   std::string_view summary;
   bool has_qk_norm;
   bool has_experts;
+  bool has_mla;
+  bool is_executed;  ///< by xt-run
 };
 
 /// All families.
 std::span<const Family> families();
+
+/// The family of `architecture`.
+///
+/// Assumes: its model_type is that of a family
+const Family& family_of(const Architecture& architecture);
 
 /// The content of a model file.
 struct ModelConfig {
@@ -36,16 +43,20 @@ struct ModelConfig {
 
  private:
   template <typename Archive>
+  void describe_deepseek(Archive& archive);
+  template <typename Archive>
   void describe_variants(Archive& archive);
   template <typename Archive>
   void describe_without_cost(Archive& archive);
   void check_shapes(Reader& reader) const;
   void check_variants(Reader& reader) const;
+  void check_latent(Reader& reader, const Family& family);
 
   std::optional<std::int64_t> key_value_heads_, head_dim_;
   std::optional<std::string> hidden_act_;
   std::optional<bool> attention_bias_, mlp_bias_, use_sliding_window_;
   std::optional<double> attention_dropout_;
+  std::optional<std::int64_t> n_routed_experts_, qk_nope_head_dim_, moe_layer_freq_;
   std::optional<Node> rope_scaling_, sliding_window_, quantization_config_, ignored_;
 };
 
@@ -79,8 +90,34 @@ void ModelConfig::describe(Archive& archive) {
   archive.field("decoder_sparse_step", a.decoder_sparse_step, "Every how many layers has experts")
       .optional()
       .at_least(1);
+  describe_deepseek(archive);
   describe_variants(archive);
   describe_without_cost(archive);
+}
+
+template <typename Archive>
+void ModelConfig::describe_deepseek(Archive& archive) {
+  Architecture& a = architecture;
+  archive.field("n_routed_experts", n_routed_experts_, "As num_experts").at_least(1);
+  archive.field("n_shared_experts", a.n_shared_experts, "Experts that every token goes to")
+      .optional()
+      .at_least(0);
+  archive.field("first_k_dense_replace", a.first_k_dense_replace, "Leading layers without experts")
+      .optional()
+      .at_least(0);
+  archive.field("moe_layer_freq", moe_layer_freq_, "Every how many layers has experts");
+  archive.field("q_lora_rank", a.q_lora_rank, "Rank that queries pass through")
+      .optional()
+      .at_least(1);
+  archive.field("kv_lora_rank", a.kv_lora_rank, "Size of the latent of keys and values")
+      .optional()
+      .at_least(1);
+  archive.field("qk_nope_head_dim", qk_nope_head_dim_, "Part of a head without rotary angles")
+      .at_least(1);
+  archive.field("qk_rope_head_dim", a.qk_rope_head_dim, "Part of a head with rotary angles")
+      .optional()
+      .at_least(1);
+  archive.field("v_head_dim", a.v_head_dim, "Size of a head's values").optional().at_least(1);
 }
 
 template <typename Archive>
@@ -98,11 +135,33 @@ void ModelConfig::describe_variants(Archive& archive) {
 // Keys of published files that change neither shapes nor kernels of a training step.
 template <typename Archive>
 void ModelConfig::describe_without_cost(Archive& archive) {
-  for (const std::string_view key :
-       {"architectures", "auto_map", "bos_token_id", "eos_token_id", "pad_token_id",
-        "initializer_range", "layer_types", "max_position_embeddings", "max_window_layers",
-        "output_router_logits", "router_aux_loss_coef", "torch_dtype", "dtype",
-        "transformers_version", "use_cache", "_name_or_path", "rope_parameters"})
+  for (const std::string_view key : {"architectures",
+                                     "auto_map",
+                                     "bos_token_id",
+                                     "eos_token_id",
+                                     "pad_token_id",
+                                     "initializer_range",
+                                     "layer_types",
+                                     "max_position_embeddings",
+                                     "max_window_layers",
+                                     "output_router_logits",
+                                     "router_aux_loss_coef",
+                                     "torch_dtype",
+                                     "dtype",
+                                     "transformers_version",
+                                     "use_cache",
+                                     "n_group",
+                                     "topk_group",
+                                     "topk_method",
+                                     "scoring_func",
+                                     "routed_scaling_factor",
+                                     "aux_loss_alpha",
+                                     "seq_aux",
+                                     "ep_size",
+                                     "pretraining_tp",
+                                     "num_nextn_predict_layers",
+                                     "_name_or_path",
+                                     "rope_parameters"})
     archive.field(key, ignored_, "Without effect on a step's cost");
   archive.field("published_parameters", published_parameters, "Total to be checked against");
   archive.field("source", source, "Where the numbers come from");

@@ -11,7 +11,7 @@
 namespace xt {
 
 bool Architecture::is_sparse(std::int64_t layer) const {
-  if (num_experts == 0) return false;
+  if (num_experts == 0 || layer < first_k_dense_replace) return false;
   if (std::find(mlp_only_layers.begin(), mlp_only_layers.end(), layer) != mlp_only_layers.end())
     return false;
   return (layer + 1) % decoder_sparse_step == 0;
@@ -55,7 +55,7 @@ OpGraph build_decoder(const Architecture& model, const GraphOptions& options) {
   graph.width = model.hidden_size;
   graph.vocabulary = model.vocab_size;
   graph.routed_rows = options.tokens * model.num_experts_per_tok;
-  graph.head_dim = model.head_dim;
+  graph.head_dim = model.has_mla() ? model.qk_rope_head_dim : model.head_dim;
   graph.dtype = options.dtype;
   graph.ties_embedding = model.tie_word_embeddings;
   graph.constants = {model.rms_norm_eps, model.rope_theta, model.norm_topk_prob};

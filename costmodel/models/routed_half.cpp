@@ -37,6 +37,7 @@ RoutedHalf::RoutedHalf(BlockWriter& write, const Architecture& model, const Grap
       X_(model.num_experts),
       top_k_(model.num_experts_per_tok),
       ep_(options.expert_parallel),
+      shared_(model.n_shared_experts * model.moe_intermediate_size),
       v_(values) {
   const std::int64_t local = X_ / ep_;
   const GraphParameter router =
@@ -51,6 +52,48 @@ RoutedHalf::RoutedHalf(BlockWriter& write, const Architecture& model, const Grap
       write.parameter({local, E_, F_}, true, expert_pieces(local, {"down_proj"}, E_, F_));
   w2_ = w2.value;
   w2_gradient_ = w2.gradient;
+  if (shared_ == 0) return;
+  const GraphParameter gate_up = write.parameter(
+      {2 * shared_, E_, 1}, false,
+      {{"mlp.shared_experts.gate_proj.weight", {shared_, E_, 1}, 2, -1, 0},
+       {"mlp.shared_experts.up_proj.weight", {shared_, E_, 1}, 2, -1, shared_ * E_}});
+  shared_gate_up_weight_ = gate_up.value;
+  shared_gate_up_gradient_ = gate_up.gradient;
+  const GraphParameter down =
+      write.parameter({E_, shared_, 1}, false,
+                      {{"mlp.shared_experts.down_proj.weight", {E_, shared_, 1}, 2, -1, 0}});
+  shared_down_weight_ = down.value;
+  shared_down_gradient_ = down.gradient;
+}
+
+void RoutedHalf::shared_forward() {
+  if (shared_ == 0) return;
+  shared_gate_up_ = write_.value({T_, 2 * shared_, 1});
+  shared_act_ = write_.value({T_, shared_, 1});
+  shared_out_ = write_.value({T_, E_, 1});
+  write_.forward(Kernel::matmul, "shared.gate_up", {T_, 2 * shared_, E_},
+                 {v_.normed, shared_gate_up_weight_}, {shared_gate_up_});
+  write_.forward(Kernel::swiglu, "shared.activation", {T_, shared_}, {shared_gate_up_},
+                 {shared_act_});
+  write_.forward(Kernel::matmul, "shared.down", {T_, E_, shared_},
+                 {shared_act_, shared_down_weight_}, {shared_out_});
+}
+
+// On entry v_.dnormed holds what came through the router.
+void RoutedHalf::shared_backward() {
+  if (shared_ == 0) return;
+  const ValueId d_act = write_.value({T_, shared_, 1});
+  const ValueId d_gate_up = write_.value({T_, 2 * shared_, 1});
+  write_.backward(Kernel::matmul_input_backward, "shared.down", {T_, E_, shared_},
+                  {v_.dy, shared_down_weight_}, {d_act});
+  write_.backward(Kernel::matmul_weight_backward, "shared.down", {T_, E_, shared_},
+                  {v_.dy, shared_act_}, {shared_down_gradient_});
+  write_.backward(Kernel::swiglu_backward, "shared.activation", {T_, shared_},
+                  {d_act, shared_gate_up_}, {d_gate_up});
+  write_.backward(Kernel::matmul_input_backward_add, "shared.gate_up", {T_, 2 * shared_, E_},
+                  {d_gate_up, shared_gate_up_weight_}, {v_.dnormed});
+  write_.backward(Kernel::matmul_weight_backward, "shared.gate_up", {T_, 2 * shared_, E_},
+                  {d_gate_up, v_.normed}, {shared_gate_up_gradient_});
 }
 
 Extent RoutedHalf::rows() const {
@@ -93,8 +136,10 @@ void RoutedHalf::combine() {
     write_.forward(Kernel::all_to_all, "combine", {rows(), sent, E_},
                    {ungrouped, received_counts_, counts_}, {returned_}, Lane::expert);
   }
+  shared_forward();
   write_.forward(Kernel::unpermute, "combine", {T_, E_, top_k_}, {returned_, order_, weights_},
                  {v_.y});
+  if (shared_ > 0) write_.forward(Kernel::add, "combine", {T_ * E_}, {shared_out_}, {v_.y});
   write_.forward(Kernel::add, "residual", {T_ * E_}, {v_.attended}, {v_.y});
 }
 
@@ -134,6 +179,7 @@ void RoutedHalf::router_backward() {
                   {v_.dnormed});
   write_.backward(Kernel::matmul_weight_backward, "router", {T_, X_, E_}, {d_logits, v_.normed},
                   {router_gradient_});
+  shared_backward();
 }
 
 // From the gradient of the experts' output to that of their input, weight gradients left aside.

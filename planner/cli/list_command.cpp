@@ -26,7 +26,7 @@ void list_models(const Surroundings& around) {
   for (const std::string& name : around.catalogue.model_names()) {
     const Architecture model = around.catalogue.model(name).architecture;
     const std::int64_t parameters =
-        count_parameters(build_decoder(model, GraphOptions{1, DType::bf16, 1, true}), 1);
+        count_parameters(build_decoder(model, GraphOptions{.tokens = 1, .dtype = DType::bf16}), 1);
     table.row({name, model.model_type, significant(static_cast<double>(parameters) * 1e-9, 4)});
     json.push_back(Json::object(
         {{"name", name}, {"model_type", model.model_type}, {"parameters", parameters}}));

@@ -30,10 +30,13 @@ Flops sum_over_step(const Schedule& schedule, const Bindings& bindings, Count co
 
 }  // namespace
 
-Flops model_flops(const Schedule& schedule, const Bindings& bindings) {
-  return sum_over_step(
-      schedule, bindings,
-      [](const Work& work, const Bindings& with) { return model_flops(work, with); }, false);
+Flops model_flops(const Schedule& schedule, const Bindings& bindings,
+                  double counted_attention_share) {
+  const auto counted = [&](const Work& work, const Bindings& with) {
+    const bool is_attention = kernel_class(work.kernel) == KernelClass::attention;
+    return model_flops(work, with) * (is_attention ? counted_attention_share : 1.0);
+  };
+  return sum_over_step(schedule, bindings, counted, false);
 }
 
 Flops hardware_flops(const Schedule& schedule, const Bindings& bindings) {
@@ -91,7 +94,8 @@ Estimate estimate(const Plan& plan) {
   result.timeline = simulate(result.schedule, bindings, result.prices);
   result.account = account(result.schedule, result.timeline);
   const Bindings mean = mean_bindings(plan, result.schedule);
-  result.model_flops = model_flops(result.schedule, mean);
+  result.model_flops =
+      model_flops(result.schedule, mean, plan.architecture.counted_attention_share());
   result.hardware_flops = hardware_flops(result.schedule, mean);
   if (plan.data.load) result.data = data_effect(plan, result.schedule);
   result.evidence = evidence(result.schedule, result.timeline, bindings, plan.profile);

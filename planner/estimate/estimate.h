@@ -50,10 +50,11 @@ struct Estimate {
 Estimate estimate(const Plan& plan);
 
 /// Flops of a step of one rank that count for MFU: forward, loss and backward without recomputed
-/// ops and without the router.
+/// ops and without the router; of attention's flops the share that is no padding.
 ///
 /// Source:  Megatron-LM, training/training.py, num_floating_point_operations
-Flops model_flops(const Schedule& schedule, const Bindings& bindings);
+Flops model_flops(const Schedule& schedule, const Bindings& bindings,
+                  double counted_attention_share = 1);
 
 /// Flops of a step of one rank on the matrix units, recomputed ones included.
 Flops hardware_flops(const Schedule& schedule, const Bindings& bindings);

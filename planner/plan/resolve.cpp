@@ -188,6 +188,11 @@ void Resolver::check_layout() {
 // What the engine's rules have no answer to.
 void Resolver::check_engine() {
   const Strategy& s = plan_.strategy;
+  if (rules_->is_executed && !family_of(plan_.architecture).is_executed)
+    request_.problem(
+        "engine",
+        fmt::format("{} does not execute {} models", rules_->name, plan_.architecture.model_type),
+        "engine xtuner_v1 prices them");
   if (s.intra_layer_micro_batches > 1 && !rules_->runs_in_lock_step)
     request_.problem("intra_layer_micro_batches",
                      fmt::format("{} does not run packs in lock-step", rules_->name),
@@ -222,6 +227,9 @@ void Resolver::check_sequence() {
   if (s.pack_length % sp != 0)
     request_.problem("sequence_parallel",
                      fmt::format("packs of {} tokens are not divisible by {}", s.pack_length, sp));
+  if (a.has_mla())
+    request_.problem("sequence_parallel",
+                     fmt::format("{} does not split latent attention over ranks", rules_->name));
   if (a.num_attention_heads % sp != 0 || (kv % sp != 0 && sp % kv != 0))
     request_.problem("sequence_parallel",
                      fmt::format("{} query and {} key heads cannot be spread over {} ranks",

@@ -83,7 +83,7 @@ TEST(BadInput, AModelFileThatIsNotJsonIsRefusedAtItsPlace) {
 
 TEST(BadInput, AFieldThatChangesCostAndIsNotModelledIsRefusedByName) {
   EXPECT_THAT(model_problems("sliding_window.json"),
-              testing::Contains(testing::HasSubstr("unknown key `kv_lora_rank`")));
+              testing::Contains(testing::HasSubstr("a qwen3 model has no latent attention")));
 }
 
 TEST(BadInput, AllProblemsOfFlagsAreReportedWithTheFlag) {

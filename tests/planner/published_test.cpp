@@ -44,6 +44,39 @@ TEST(Published, LongPacksFitAnH800OnlyWithSwapAndChunkedLoss) {
   }
 }
 
+Plan plan_of_model(const std::string& model, int devices, const Flags& more) {
+  Flags flags = {
+      {"model", model},         {"machine", "h800_sxm"}, {"devices", std::to_string(devices)},
+      {"engine", "xtuner_v1"},  {"swap", "all"},         {"loss_chunk", "1024"},
+      {"sample_length", "4096"}};
+  flags.insert(flags.end(), more.begin(), more.end());
+  Request request(std::nullopt, flags);
+  return resolve(request, Catalogue{XT_DATA_ROOT});
+}
+
+// Source: README of XTuner V1: models of 600 B with experts spread inside the node only
+TEST(Published, DeepSeekV3On512H800NeedsItsExpertsSpreadInsideTheNode) {
+  const Flags whole = {{"pack_length", "8192"}},
+              spread = {{"pack_length", "8192"}, {"expert_parallel", "8"}};
+  EXPECT_FALSE(estimate(plan_of_model("deepseek_v3", 512, whole)).fits);
+  EXPECT_TRUE(estimate(plan_of_model("deepseek_v3", 512, spread)).fits);
+}
+
+TEST(Published, KimiK2Fits1024H800WithPacksOf32k) {
+  EXPECT_TRUE(
+      estimate(plan_of_model("kimi_k2", 1024, {{"pack_length", "32768"}, {"expert_parallel", "8"}}))
+          .fits);
+}
+
+// 250.456 GFLOP a token at 4096 tokens: 6 per parameter in use but the embedding's, and the causal
+// half of attention with heads of 192 and values of 128; the router's 0.639 do not count.
+TEST(Published, FlopsOfLatentAttentionCountNoPadding) {
+  const Estimate answer = estimate(
+      plan_of_model("deepseek_v3", 512, {{"pack_length", "4096"}, {"expert_parallel", "8"}}));
+  const double router = 6.0 * 58 * 7168 * 256 * 1e-9;
+  EXPECT_NEAR(answer.model_flops.value / 4096 * 1e-9, 250.456 - router, 0.01);
+}
+
 // The rate over 256 ranks was seen in training; alone, rings over nodes should reach that of two.
 TEST(Published, ThePredictionForH800HingesOnTheRateOfGathersBetweenManyNodes) {
   Plan plan = plan_of("qwen3_235b_a22b_h800");

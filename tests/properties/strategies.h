@@ -58,11 +58,21 @@ inline Architecture draw_model(std::mt19937& random, const Family& family) {
   model.num_hidden_layers = up_to(5);
   model.has_qk_norm = family.has_qk_norm;
   model.tie_word_embeddings = random() % 2 == 0;
+  if (family.has_mla) {
+    model.q_lora_rank = 16 * up_to(3);
+    model.kv_lora_rank = 16 * up_to(3);
+    model.qk_rope_head_dim = 8;
+    model.v_head_dim = 8 * up_to(2);
+    model.head_dim = 8 + 8 * up_to(3);
+    model.num_key_value_heads = model.num_attention_heads;
+    model.n_shared_experts = up_to(3) - 1;
+    model.first_k_dense_replace = up_to(3) - 1;
+  }
   if (!family.has_experts) return model;
   model.num_experts = 4 * up_to(3);
   model.num_experts_per_tok = up_to(3);
   model.moe_intermediate_size = 16 * up_to(4);
-  model.decoder_sparse_step = up_to(2);
+  model.decoder_sparse_step = family.has_mla ? 1 : up_to(2);
   return model;
 }
 
@@ -84,7 +94,8 @@ inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& 
   if (engine.swaps_dense || family.has_experts)
     s.swap_layers = std::min(up_to(layers + 1) - 1, s.recompute_layers);
   if (engine.runs_in_lock_step) s.intra_layer_micro_batches = up_to(3);
-  if (engine.splits_sequences && s.ranks % 2 == 0 && drawn.model.num_attention_heads % 2 == 0 &&
+  if (engine.splits_sequences && !family.has_mla && s.ranks % 2 == 0 &&
+      drawn.model.num_attention_heads % 2 == 0 &&
       (drawn.model.num_key_value_heads == 1 || drawn.model.num_key_value_heads % 2 == 0))
     s.sequence_parallel = up_to(2);
   if (engine.replicates && s.expert_parallel == 1 && s.ranks % 2 == 0 && random() % 2 == 0)

@@ -47,14 +47,31 @@ Numbers attention_numbers(const Profile& profile, const Work& work) {
   return numbers;
 }
 
-Numbers collective_numbers(const Profile& profile, const Work& work, const GroupShape& group) {
-  Numbers numbers;
-  for (const CollectiveEfficiency* points : collective_points(profile, work.kernel, group))
-    numbers.push_back(
-        {fmt::format("collectives.{} over {} ranks, {}", name(points->kernel), points->ranks,
-                     scope_names[static_cast<std::size_t>(points->scope)]),
-         points->rate.from});
-  return numbers;
+Basis of_points(const CollectiveEfficiency& points) {
+  return {fmt::format("collectives.{} over {} ranks, {}", name(points.kernel), points.ranks,
+                      scope_names[static_cast<std::size_t>(points.scope)]),
+          points.rate.from};
+}
+
+// Beyond the group sizes that the profile knows, its nearest is an estimate, whatever it is itself.
+Basis beyond(const CollectiveEfficiency& points, std::int64_t ranks) {
+  Basis basis = of_points(points);
+  basis.path += fmt::format(", taken for {}", ranks);
+  basis.from.grade = Grade::estimate;
+  return basis;
+}
+
+// The nearer of two group sizes comes first; the links between nodes where they bind.
+Numbers collective_numbers(const Profile& profile, const Work& work, const Bindings& bindings,
+                           const GroupShape& group) {
+  const auto [fewer, more] = collective_points(profile, work.kernel, group);
+  const auto bytes = static_cast<double>(memory_traffic(work, bindings).value);
+  if (is_bound_by_links(profile, work.kernel, group, bytes))
+    return {{"scale_out", profile.scale_out->from}};
+  if (fewer == more && fewer->ranks != group.size) return {beyond(*fewer, group.size)};
+  const bool is_nearer_to_more = std::int64_t{group.size} * group.size > fewer->ranks * more->ranks;
+  if (is_nearer_to_more) return {of_points(*more), of_points(*fewer)};
+  return {of_points(*fewer), of_points(*more)};
 }
 
 Numbers memory_numbers(const Profile& profile) {
@@ -76,13 +93,14 @@ Numbers own_numbers(const Profile& profile, const KernelEfficiency& own, const W
   return numbers;
 }
 
-Numbers numbers_of(const Work& work, const GroupShape& group, const Profile& profile,
-                   Resource bound) {
+Numbers numbers_of(const Work& work, const Bindings& bindings, const GroupShape& group,
+                   const Profile& profile, Resource bound) {
   const KernelClass of = kernel_class(work.kernel);
   if (of == KernelClass::host) return {{"launch.synchronize", profile.launch.synchronize.from}};
   if (of == KernelClass::copy) return copy_numbers(profile, work.kernel);
   if (of == KernelClass::collective)
-    return group.size == 1 ? memory_numbers(profile) : collective_numbers(profile, work, group);
+    return group.size == 1 ? memory_numbers(profile)
+                           : collective_numbers(profile, work, bindings, group);
   if (const KernelEfficiency* own = measured(profile, work.kernel, work.dtype))
     return own_numbers(profile, *own, work);
   if (bound == Resource::hbm || of == KernelClass::memory_bound) return memory_numbers(profile);
@@ -98,7 +116,7 @@ Basis weakest(const Work& work, const Bindings& bindings, const GroupShape& grou
   const bool only_waits =
       kernel_class(work.kernel) < KernelClass::collective && 2 * asked.latency > alone(asked);
   if (only_waits) return {"latency", profile.latency.from};
-  const Numbers numbers = numbers_of(work, group, profile, bound(asked));
+  const Numbers numbers = numbers_of(work, bindings, group, profile, bound(asked));
   return *std::ranges::max_element(numbers, {}, [](const Basis& of) { return of.from.grade; });
 }
 

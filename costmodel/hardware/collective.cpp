@@ -98,21 +98,38 @@ std::array<const CollectiveEfficiency*, 2> collective_points(const Profile& prof
   return {found.fewer, found.more};
 }
 
+namespace {
+
+// Between the points, whatever the links between nodes carry.
+double measured_rate(const Profile& profile, Kernel kernel, const GroupShape& group, double bytes) {
+  const auto [fewer, more] = collective_points(profile, kernel, group);
+  return std::lerp(fewer->rate.at(bytes).value, more->rate.at(bytes).value,
+                   share_of_more({fewer, more}, group.size));
+}
+
+// What the links between nodes carry at most; infinite where the group uses none.
+double link_rate(const Profile& profile, Kernel kernel, const GroupShape& group) {
+  if (scope(profile, group) != Scope::network) return std::numeric_limits<double>::infinity();
+  XT_CHECK(profile.scale_out, profile.name);
+  const auto [fewer, more] = collective_points(profile, kernel, group);
+  return network_limit(profile, curve_of(kernel), group, fewer->scope);
+}
+
+}  // namespace
+
+bool is_bound_by_links(const Profile& profile, Kernel kernel, const GroupShape& group,
+                       double bytes) {
+  return link_rate(profile, kernel, group) < measured_rate(profile, kernel, group, bytes);
+}
+
 CollectiveTime collective_time(const Profile& profile, Kernel kernel, const GroupShape& group,
                                double bytes) {
-  const Kernel measured_kernel = curve_of(kernel);
   const auto [fewer, more] = collective_points(profile, kernel, group);
-  const Neighbours found{fewer, more};
-  const double share = share_of_more(found, group.size);
-  double rate =
-      std::lerp(found.fewer->rate.at(bytes).value, found.more->rate.at(bytes).value, share);
-  if (scope(profile, group) == Scope::network) {
-    XT_CHECK(profile.scale_out, profile.name);
-    rate = std::min(rate, network_limit(profile, measured_kernel, group, fewer->scope));
-  }
-  const double latency =
-      std::lerp(found.fewer->rate.latency.value, found.more->rate.latency.value, share);
-  return {Seconds(latency), Seconds(bytes * bus_factor(measured_kernel, group.size) / rate)};
+  const double rate =
+      std::min(measured_rate(profile, kernel, group, bytes), link_rate(profile, kernel, group));
+  const double latency = std::lerp(fewer->rate.latency.value, more->rate.latency.value,
+                                   share_of_more({fewer, more}, group.size));
+  return {Seconds(latency), Seconds(bytes * bus_factor(curve_of(kernel), group.size) / rate)};
 }
 
 }  // namespace xt

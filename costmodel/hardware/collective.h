@@ -27,6 +27,10 @@ bool covers(const Profile& profile, const GroupShape& group);
 std::array<const CollectiveEfficiency*, 2> collective_points(const Profile& profile, Kernel kernel,
                                                              const GroupShape& group);
 
+/// Whether the links between nodes, rather than measured points, decide the rate of `kernel`.
+bool is_bound_by_links(const Profile& profile, Kernel kernel, const GroupShape& group,
+                       double bytes);
+
 /// Seconds of a collective of `bytes` over `group`: what it waits and what it moves.
 struct CollectiveTime {
   Seconds latency;

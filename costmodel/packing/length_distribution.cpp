@@ -122,6 +122,9 @@ void fill(std::span<std::int64_t> lengths, const LengthHistogram& histogram, std
 
 }  // namespace
 
+constexpr std::int64_t longest_length = 1'000'000'000;
+constexpr double largest_weight = 1e15;
+
 std::optional<std::string> problem(const LengthHistogram& histogram) {
   if (histogram.weights.empty()) return "the histogram has no length";
   std::int64_t last = 0;
@@ -129,7 +132,9 @@ std::optional<std::string> problem(const LengthHistogram& histogram) {
   for (const auto& [length, weight] : histogram.weights) {
     if (length < 1) return fmt::format("length {} is not positive", length);
     if (length <= last) return fmt::format("length {} does not ascend after {}", length, last);
-    if (!std::isfinite(weight) || weight < 0)
+    if (length > longest_length)
+      return fmt::format("length {} is more than {}", length, longest_length);
+    if (!(weight >= 0 && weight <= largest_weight))
       return fmt::format("weight {} of length {} is not a count", weight, length);
     last = length;
     sum += weight;

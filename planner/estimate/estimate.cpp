@@ -30,11 +30,10 @@ Flops sum_over_step(const Schedule& schedule, const Bindings& bindings, Count co
 
 }  // namespace
 
-Flops model_flops(const Schedule& schedule, const Bindings& bindings,
-                  double counted_attention_share) {
+Flops model_flops(const Schedule& schedule, const Bindings& bindings, const Counted& share) {
   const auto counted = [&](const Work& work, const Bindings& with) {
     const bool is_attention = kernel_class(work.kernel) == KernelClass::attention;
-    return model_flops(work, with) * (is_attention ? counted_attention_share : 1.0);
+    return model_flops(work, with) * (is_attention ? share.attention : share.rest);
   };
   return sum_over_step(schedule, bindings, counted, false);
 }
@@ -45,10 +44,16 @@ Flops hardware_flops(const Schedule& schedule, const Bindings& bindings) {
       [](const Work& work, const Bindings& with) { return hardware_flops(work, with); }, true);
 }
 
+namespace {
+
+double fill_ratio(const Plan& plan) { return plan.data.load ? plan.data.load->fill_ratio : 1; }
+
+}  // namespace
+
 double tokens_per_device_s(const Plan& plan, const Estimate& estimate) {
   const auto tokens = static_cast<double>(plan.strategy.tokens_per_step());
-  const double fill = plan.data.load ? plan.data.load->fill_ratio : 1;
-  return fill * tokens / static_cast<double>(plan.devices) / estimate.account.step.value;
+  return fill_ratio(plan) * tokens / static_cast<double>(plan.devices) /
+         estimate.account.step.value;
 }
 
 namespace {
@@ -94,8 +99,8 @@ Estimate estimate(const Plan& plan) {
   result.timeline = simulate(result.schedule, bindings, result.prices);
   result.account = account(result.schedule, result.timeline);
   const Bindings mean = mean_bindings(plan, result.schedule);
-  result.model_flops =
-      model_flops(result.schedule, mean, plan.architecture.counted_attention_share());
+  result.model_flops = model_flops(result.schedule, mean,
+                                   {plan.architecture.counted_attention_share(), fill_ratio(plan)});
   result.hardware_flops = hardware_flops(result.schedule, mean);
   if (plan.data.load) result.data = data_effect(plan, result.schedule);
   result.evidence = evidence(result.schedule, result.timeline, bindings, plan.profile);

@@ -49,12 +49,18 @@ struct Estimate {
 ///          micro-steps of the ranks' largest Σ length², and flops are those of the mean
 Estimate estimate(const Plan& plan);
 
+/// Shares of executed flops that are no padding: of attention's, where values are padded to the
+/// size of queries, and of the others', where packs are not full.
+struct Counted {
+  double attention = 1;
+  double rest = 1;
+};
+
 /// Flops of a step of one rank that count for MFU: forward, loss and backward without recomputed
-/// ops and without the router; of attention's flops the share that is no padding.
+/// ops and without the router.
 ///
 /// Source:  Megatron-LM, training/training.py, num_floating_point_operations
-Flops model_flops(const Schedule& schedule, const Bindings& bindings,
-                  double counted_attention_share = 1);
+Flops model_flops(const Schedule& schedule, const Bindings& bindings, const Counted& share = {});
 
 /// Flops of a step of one rank on the matrix units, recomputed ones included.
 Flops hardware_flops(const Schedule& schedule, const Bindings& bindings);

@@ -34,6 +34,7 @@ Json data_json(const Plan& plan, const Estimate& estimate) {
        {"group_by_length", plan.data.groups_by_length},
        {"packs_drawn", load.n_packs},
        {"fill_ratio", load.fill_ratio},
+       {"cut_ratio", load.cut_ratio},
        {"mean_squared_lengths", load.mean},
        {"largest_squared_lengths_grouped", load.largest_grouped},
        {"largest_squared_lengths_plain", load.largest_plain},

@@ -21,11 +21,15 @@ std::string samples_text(const PlanData& data) {
 std::string data_lines(const Plan& plan, const Estimate& estimate) {
   if (!estimate.data) return "";
   const auto waiting = [&](Seconds step) { return percent(step / estimate.data->balanced - 1); };
-  return fmt::format(
+  std::string text = fmt::format(
       "packs are ~{} full; waiting for the ranks with the longest samples adds ~{} to a step with "
       "packs grouped by length, ~{} with packs shuffled; {} drawn\n",
       percent(plan.data.load->fill_ratio), waiting(estimate.data->grouped),
       waiting(estimate.data->plain), plan.data.load->n_packs);
+  if (plan.data.load->cut_ratio > 0)
+    text += fmt::format("samples longer than a pack are cut: ~{} of all tokens are lost\n",
+                        percent(plan.data.load->cut_ratio));
+  return text;
 }
 
 // What of the layout is not as in plain FSDP.
@@ -121,7 +125,8 @@ std::string evidence_line(const Evidence& evidence) {
   for (std::size_t i = 0; i < grade_names.size(); ++i)
     if (evidence.by_grade[i] >= 0.0005)
       text += fmt::format(" {} {},", grade_names[i], percent(evidence.by_grade[i]));
-  text.back() = '\n';
+  text.back() = ';';
+  text += " the rest is idle\n";
   const EvidenceShare* worst = weakest_that_matters(evidence);
   if (worst != nullptr && worst->number.from.grade != Grade::measured) {
     const Provenance& from = worst->number.from;

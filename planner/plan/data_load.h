@@ -15,6 +15,7 @@ namespace xt {
 /// where several go through the layers in lock-step, their mean.
 struct DataLoad {
   std::int64_t n_packs = 0;         ///< drawn
+  double cut_ratio = 0;             ///< tokens beyond a pack, over the tokens of all samples
   double fill_ratio = 1;            ///< tokens of samples over tokens of packs
   double mean = 0;                  ///< squared lengths of a pack
   double largest_grouped = 0;       ///< of the ranks of a micro-step, packs grouped by length
@@ -24,8 +25,9 @@ struct DataLoad {
 
 /// Draws samples, packs them, and deals the packs to the ranks of `strategy`.
 ///
-/// Assumes: an epoch of 200 steps, or of as many as a million samples fill, but 4 at least; ranks
-///          that share a pack count as one
+/// Assumes: an epoch of 200 steps, or of as many as a million samples fill, but 4 at least, with
+/// fewer
+///          micro-steps where even those take more; ranks that share a pack count as one
 /// Source:  XTuner V1: see costmodel/packing
 DataLoad data_load(const LengthDistribution& lengths, PackLevel level, const Strategy& strategy,
                    std::uint64_t seed);

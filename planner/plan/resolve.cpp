@@ -147,11 +147,15 @@ void Resolver::choose_data() {
                                                   fixed->tokens, s.pack_length));
 }
 
-// Where lengths differ, a step takes as long as the ranks with the longest samples.
+// Where lengths differ, a step takes as long as the ranks with the longest samples. xt-run cuts
+// documents where a pack ends; elsewhere samples that do not divide a pack leave it partly empty.
 void Resolver::load_ranks() {
   Strategy& s = plan_.strategy;
   PlanData& data = plan_.data;
-  if (std::holds_alternative<FixedLength>(data.lengths.shape)) return;
+  const auto* fixed = std::get_if<FixedLength>(&data.lengths.shape);
+  const bool fills_packs =
+      fixed != nullptr && (rules_->is_executed || s.pack_length % fixed->tokens == 0);
+  if (fills_packs) return;
   data.load = data_load(data.lengths, data.pack_level, s, static_cast<std::uint64_t>(plan_.seed));
   s.sample_length = data.load->longest_sample;
   s.sum_squared_lengths =
@@ -165,6 +169,10 @@ void Resolver::check_layout() {
     request_.problem("routing_imbalance",
                      "every rank has all experts, so all have equally many rows",
                      "set expert_parallel, or leave it out");
+  if (s.routing_imbalance > static_cast<double>(s.expert_parallel))
+    request_.problem("routing_imbalance",
+                     fmt::format("one of {} ranks cannot have more than {} times the mean",
+                                 s.expert_parallel, s.expert_parallel));
   if (s.expert_parallel == 1) return;
   if (!a.is_moe()) {
     request_.problem("expert_parallel", fmt::format("{} has no experts to spread over {} ranks",
@@ -197,6 +205,10 @@ void Resolver::check_engine() {
     request_.problem("intra_layer_micro_batches",
                      fmt::format("{} does not run packs in lock-step", rules_->name),
                      "engine xtuner_v1 does; gradient_accumulation runs packs one after the other");
+  if (s.intra_layer_micro_batches > 1 && !plan_.architecture.is_moe())
+    request_.problem("intra_layer_micro_batches",
+                     fmt::format("{} does not run dense models in lock-step", rules_->name),
+                     "gradient_accumulation runs packs one after the other");
   if (s.swaps_optimizer && !rules_->swaps_optimizer)
     request_.problem("swap_optimizer",
                      fmt::format("{} keeps the optimizer on the device", rules_->name),
@@ -323,6 +335,10 @@ void Resolver::choose_layers() {
   is_automatic_chunk_ = chunk.kind == ChoiceKind::automatic;
   s.loss_chunk = s.loss_tokens();
   if (chunk.kind == ChoiceKind::number) s.loss_chunk = std::min(chunk.number, s.loss_tokens());
+  constexpr std::int64_t most_chunks = 32'767;
+  if (s.loss_chunk > 0 && s.loss_tokens() / s.loss_chunk >= most_chunks)
+    request_.problem("loss_chunk", fmt::format("{} tokens in chunks of {} are more than {} chunks",
+                                               s.loss_tokens(), s.loss_chunk, most_chunks));
   if (chunk.kind == ChoiceKind::all || s.loss_chunk < 1)
     request_.problem(
         "loss_chunk",

@@ -71,10 +71,12 @@ struct RunFile {
     archive.field("fp8_products", fp8_products,
                   "true: linear layers and experts multiply, and are gathered, in fp8");
     archive.field("devices", devices, "Packages, each with the ranks of its profile (default 1)")
-        .at_least(1);
+        .at_least(1)
+        .at_most(1'000'000);
     archive
         .field("expert_parallel", expert_parallel, "Ranks that share a layer's experts (default 1)")
-        .at_least(1);
+        .at_least(1)
+        .at_most(1'000'000);
     archive.field("expert_parallel_across_nodes", expert_parallel_across_nodes,
                   "true allows experts to be spread over nodes");
     archive
@@ -84,26 +86,32 @@ struct RunFile {
     archive
         .field("sequence_parallel", sequence_parallel,
                "Ranks that share a pack: Ulysses (default 1)")
-        .at_least(1);
+        .at_least(1)
+        .at_most(1'000'000);
     archive
         .field("shard_ranks", shard_ranks,
                "Ranks that share parameters, repeated: HSDP (default all)")
-        .at_least(1);
-    archive.field("pack_length", pack_length, "Tokens of one pack (default 4096)").at_least(2);
+        .at_least(1)
+        .at_most(2'000'000);
+    archive.field("pack_length", pack_length, "Tokens of one pack (default 4096)")
+        .at_least(2)
+        .at_most(16'777'216);
     archive.field("sample_length", sample_length,
                   "Tokens of a sample, or lognormal(MEDIAN, SIGMA) (default: the pack's)");
     archive.field("sample_lengths", sample_lengths,
-                  "File of lengths: a histogram (.json), or samples with num_tokens (.jsonl)");
+                  "File of lengths: .jsonl with num_tokens, or .json with [[tokens, count], ...]");
     archive.field("pack_level", pack_level, "soft keeps samples whole, hard cuts (default soft)");
     archive.field("group_by_length", group_by_length,
                   "Packs that run at once have equal attention cost (default true)");
     archive
         .field("gradient_accumulation", gradient_accumulation, "Micro-steps of a step (default 1)")
-        .at_least(1);
+        .at_least(1)
+        .at_most(1024);
     archive
         .field("intra_layer_micro_batches", intra_layer_micro_batches,
                "Packs that go through each layer in lock-step: Domino (default 1)")
-        .at_least(1);
+        .at_least(1)
+        .at_most(16);
     archive.field("recompute", recompute, "none, all or so many layers (default all)");
     archive.field("swap", swap, "none, all, auto or so many layers (default none)");
     archive.field("swap_optimizer", swap_optimizer,

@@ -51,6 +51,33 @@ TEST(DataLoad, EqualLengthsHaveNone) {
   EXPECT_FALSE(estimate(plan_of({{"sample_length", "2048"}})).data);
 }
 
+TEST(DataLoad, SamplesThatDoNotDivideAPackLeaveItPartlyEmpty) {
+  const Plan plan = plan_of({{"sample_length", "9000"}, {"pack_length", "16384"}});
+  ASSERT_TRUE(plan.data.load);
+  EXPECT_NEAR(plan.data.load->fill_ratio, 9000.0 / 16384, 0.01);
+  const Plan hard =
+      plan_of({{"sample_length", "9000"}, {"pack_length", "16384"}, {"pack_level", "hard"}});
+  EXPECT_EQ(hard.data.load->fill_ratio, 1);
+  // Padding computes, but does not count.
+  EXPECT_NEAR(estimate(plan).model_flops / estimate(hard).model_flops, 9000.0 / 16384, 0.05);
+}
+
+TEST(DataLoad, SaysHowMuchOfLongSamplesIsCut) {
+  const Plan plan = plan_of({{"sample_length", "lognormal(65536, 0.001)"}});
+  EXPECT_NEAR(plan.data.load->cut_ratio, 0.5, 0.01);
+  EXPECT_NE(estimate_text(plan, estimate(plan), Style{}).find("are cut: ~50"), std::string::npos);
+  EXPECT_EQ(plan_of({{"sample_length", "lognormal(100, 0.001)"}}).data.load->cut_ratio, 0);
+}
+
+TEST(DataLoad, OfHugeRunsIsDrawnFromFewerMicroSteps) {
+  const DataLoad load = *plan_of({{"devices", "4096"},
+                                  {"pack_length", "131072"},
+                                  {"gradient_accumulation", "64"},
+                                  {"sample_length", "lognormal(3000, 1)"}})
+                             .data.load;
+  EXPECT_LE(load.n_packs, 10 * 4096);
+}
+
 TEST(DataLoad, MorePacksInLockStepAreMoreAlike) {
   const Flags flags = {{"model", "qwen3_30b_a3b"}, {"group_by_length", "false"}};
   Flags together = flags;

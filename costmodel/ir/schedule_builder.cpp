@@ -34,15 +34,13 @@ bool covers(const Clock& clock, const Clock& users) {
 
 }  // namespace
 
-// Room is mere address space until it is used. Buffers get so much of it that they are the larger
-// part of all: the C library then keeps the pages of a schedule for the next one, where it would
-// otherwise return them to the system and have them cleared again.
+// Room is mere address space until it is used.
 ScheduleBuilder::ScheduleBuilder(std::string engine, std::int32_t ranks, std::size_t expected_ops) {
   schedule_.engine = std::move(engine);
   schedule_.ranks = ranks;
   schedule_.ops.reserve(expected_ops);
   schedule_.operands.reserve(expected_ops * 5);
-  schedule_.buffers.reserve(expected_ops * 4);
+  schedule_.buffers.reserve(expected_ops * 2);
   storage_.reserve(expected_ops * 2);
   uses_.reserve(expected_ops);
   for (std::vector<Knowledge>& knowledge : knowledge_) knowledge.push_back({});

@@ -12,6 +12,7 @@
 #include "costmodel/diagnostics/nearest.h"
 #include "costmodel/document/reference.h"
 #include "planner/cli/commands.h"
+#include "planner/cli/freed_pages.h"
 
 namespace {
 
@@ -123,6 +124,7 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, cha
 }  // namespace
 
 int main(int argc, char** argv) {
+  keep_freed_pages();
   Arguments arguments;
   RunFlags flags;
   CLI::App app("Predicts memory, time and MFU of training large decoder models.", "xt-plan");

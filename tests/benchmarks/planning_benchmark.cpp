@@ -3,6 +3,7 @@
 
 #include <benchmark/benchmark.h>
 
+#include "planner/cli/freed_pages.h"
 #include "planner/estimate/estimate.h"
 #include "planner/lower/lower.h"
 
@@ -50,4 +51,8 @@ BENCHMARK(simulate_only)->Unit(benchmark::kMillisecond);
 }  // namespace
 }  // namespace xt
 
-BENCHMARK_MAIN();
+int main(int argc, char** argv) {
+  xt::keep_freed_pages();  // as xt-plan does
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+}

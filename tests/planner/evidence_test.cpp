@@ -5,24 +5,24 @@
 #include <numeric>
 
 #include "planner/estimate/estimate.h"
+#include "tests/planner/plans.h"
 
 namespace xt {
 namespace {
 
-using Flags = std::vector<std::pair<std::string, std::string>>;
+using test::Flags;
 
-Plan plan_of(const std::string& machine, Flags more = {}) {
-  Flags flags = {{"model", "qwen3_30b_a3b"}, {"machine", machine},     {"devices", "64"},
-                 {"engine", "xtuner_v1"},    {"pack_length", "16384"}, {"sample_length", "4096"},
-                 {"loss_chunk", "1024"},     {"expert_parallel", "4"}};
-  flags.insert(flags.end(), more.begin(), more.end());
-  Request request(std::nullopt, flags);
-  return resolve(request, Catalogue{XT_DATA_ROOT});
+Plan plan_on(const std::string& machine, const Flags& more = {}) {
+  const Flags flags = {{"model", "qwen3_30b_a3b"}, {"machine", machine},
+                       {"devices", "64"},          {"engine", "xtuner_v1"},
+                       {"pack_length", "16384"},   {"sample_length", "4096"},
+                       {"loss_chunk", "1024"},     {"expert_parallel", "4"}};
+  return test::plan_of(test::with(flags, more));
 }
 
 TEST(Evidence, SharesAndIdleTimeMakeUpTheStep) {
   for (const char* machine : {"h800_sxm", "ascend_a3"}) {
-    const Estimate answer = estimate(plan_of(machine));
+    const Estimate answer = estimate(plan_on(machine));
     const auto& grades = answer.evidence.by_grade;
     const double rests = std::accumulate(grades.begin(), grades.end(), 0.0);
     EXPECT_NEAR(rests + answer.account.idle / answer.account.step, 1, 0.02) << machine;
@@ -33,7 +33,7 @@ TEST(Evidence, SharesAndIdleTimeMakeUpTheStep) {
 }
 
 TEST(Evidence, FollowsTheGradeOfTheNumberThatDecides) {
-  Plan plan = plan_of("h800_sxm");
+  Plan plan = plan_on("h800_sxm");
   const double before = estimate(plan).evidence.by_grade[static_cast<std::size_t>(Grade::estimate)];
   plan.profile.attention.length.from.grade = Grade::estimate;
   const Estimate after = estimate(plan);
@@ -60,8 +60,8 @@ TEST(Evidence, NamesTheLargestOfTheLeastTrustedNumbersThatMatter) {
 }
 
 TEST(Evidence, RowsOfTheFullestRankLengthenTheStepAndCountForNoFlops) {
-  const Estimate even = estimate(plan_of("h800_sxm"));
-  const Estimate skewed = estimate(plan_of("h800_sxm", {{"routing_imbalance", "1.5"}}));
+  const Estimate even = estimate(plan_on("h800_sxm"));
+  const Estimate skewed = estimate(plan_on("h800_sxm", {{"routing_imbalance", "1.5"}}));
   EXPECT_GT(skewed.account.step, 1.05 * even.account.step);
   EXPECT_GT(skewed.timeline.device_memory.peak, even.timeline.device_memory.peak);
   EXPECT_EQ(skewed.model_flops, even.model_flops);

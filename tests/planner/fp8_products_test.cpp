@@ -3,20 +3,20 @@
 #include <gtest/gtest.h>
 
 #include "planner/estimate/estimate.h"
+#include "tests/planner/plans.h"
 
 namespace xt {
 namespace {
 
 Estimate estimate_of(bool is_fp8) {
-  Request request(std::nullopt, {{"model", "qwen3_30b_a3b"},
+  return estimate(test::plan_of({{"model", "qwen3_30b_a3b"},
                                  {"machine", "h800_sxm"},
                                  {"devices", "16"},
                                  {"engine", "xtuner_v1"},
                                  {"pack_length", "32768"},
                                  {"sample_length", "4096"},
                                  {"loss_chunk", "1024"},
-                                 {"fp8_products", is_fp8 ? "true" : "false"}});
-  return estimate(resolve(request, Catalogue{XT_DATA_ROOT}));
+                                 {"fp8_products", is_fp8 ? "true" : "false"}}));
 }
 
 bool is_product(const Work& work) {

@@ -12,23 +12,23 @@
 #include "costmodel/ir/verify.h"
 #include "costmodel/sim/simulate.h"
 #include "planner/estimate/estimate.h"
+#include "tests/planner/plans.h"
 
 namespace xt {
 namespace {
 
-using Flags = std::vector<std::pair<std::string, std::string>>;
+using test::Flags;
 
-Plan plan_of(Flags more) {
-  Flags flags = {{"model", "qwen3_30b_a3b"}, {"machine", "h800_sxm"},  {"devices", "16"},
-                 {"engine", "xtuner_v1"},    {"pack_length", "16384"}, {"sample_length", "4096"},
-                 {"expert_parallel", "8"},   {"loss_chunk", "1024"}};
-  flags.insert(flags.end(), more.begin(), more.end());
-  Request request(std::nullopt, flags);
-  return resolve(request, Catalogue{XT_DATA_ROOT});
+Plan plan_with(const Flags& more) {
+  const Flags flags = {{"model", "qwen3_30b_a3b"}, {"machine", "h800_sxm"},
+                       {"devices", "16"},          {"engine", "xtuner_v1"},
+                       {"pack_length", "16384"},   {"sample_length", "4096"},
+                       {"expert_parallel", "8"},   {"loss_chunk", "1024"}};
+  return test::plan_of(test::with(flags, more));
 }
 
 Plan lock_step(int packs) {
-  return plan_of({{"intra_layer_micro_batches", std::to_string(packs)}});
+  return plan_with({{"intra_layer_micro_batches", std::to_string(packs)}});
 }
 
 // Milliseconds of the parts of a layer, per micro-batch; everything else takes no time.
@@ -120,7 +120,7 @@ TEST(LockStep, SchedulesOfAnyNumberOfMicroBatchesObeyTheRules) {
 
 TEST(LockStep, ComputesWhatTheSamePacksComputeOneAfterTheOther) {
   const Estimate together = estimate(lock_step(2));
-  const Estimate apart = estimate(plan_of({{"gradient_accumulation", "2"}}));
+  const Estimate apart = estimate(plan_with({{"gradient_accumulation", "2"}}));
   EXPECT_EQ(together.model_flops, apart.model_flops);
   EXPECT_EQ(together.hardware_flops, apart.hardware_flops);
 }
@@ -131,7 +131,7 @@ Seconds exposed_exchange(const Estimate& estimate) {
 
 TEST(LockStep, HidesExchangesThatThePacksOneAfterTheOtherExpose) {
   const Estimate together = estimate(lock_step(2));
-  const Estimate apart = estimate(plan_of({{"gradient_accumulation", "2"}}));
+  const Estimate apart = estimate(plan_with({{"gradient_accumulation", "2"}}));
   EXPECT_LT(exposed_exchange(together), 0.7 * exposed_exchange(apart));
   EXPECT_LT(together.account.step, apart.account.step);
 }

@@ -8,25 +8,18 @@
 #include "costmodel/ir/memory.h"
 #include "planner/estimate/estimate.h"
 #include "planner/plan/automatic.h"
+#include "tests/planner/plans.h"
 
 namespace xt {
 namespace {
 
-using Flags = std::vector<std::pair<std::string, std::string>>;
-
-Plan plan_of(Flags flags) {
-  Request request(std::nullopt, flags);
-  return resolve(request, Catalogue{XT_DATA_ROOT});
-}
+using test::Flags;
+using test::plan_of;
+using test::with;
 
 const Flags large = {{"model", "qwen3_30b_a3b"}, {"machine", "h800_sxm"},
                      {"devices", "64"},          {"engine", "xtuner_v1"},
                      {"pack_length", "32768"},   {"sample_length", "4096"}};
-
-Flags with(Flags flags, std::initializer_list<std::pair<std::string, std::string>> more) {
-  flags.insert(flags.end(), more.begin(), more.end());
-  return flags;
-}
 
 MemoryPeak peak_of(const Plan& plan) { return estimate(plan).timeline.device_memory; }
 

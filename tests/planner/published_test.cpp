@@ -4,17 +4,14 @@
 #include <gtest/gtest.h>
 
 #include "planner/estimate/estimate.h"
+#include "tests/planner/plans.h"
 
 namespace xt {
 namespace {
 
-using Flags = std::vector<std::pair<std::string, std::string>>;
+using test::Flags;
 
-Plan plan_of(const std::string& run, const Flags& flags = {}) {
-  Request request(std::filesystem::path(XT_DATA_ROOT) / "configs" / "runs" / (run + ".yaml"),
-                  flags);
-  return resolve(request, Catalogue{XT_DATA_ROOT});
-}
+Plan plan_of(const std::string& run, const Flags& flags = {}) { return test::plan_of(flags, run); }
 
 double tokens_per_device_s(const Plan& plan) {
   return xt::tokens_per_device_s(plan, estimate(plan));
@@ -45,13 +42,11 @@ TEST(Published, LongPacksFitAnH800OnlyWithSwapAndChunkedLoss) {
 }
 
 Plan plan_of_model(const std::string& model, int devices, const Flags& more) {
-  Flags flags = {
-      {"model", model},         {"machine", "h800_sxm"}, {"devices", std::to_string(devices)},
-      {"engine", "xtuner_v1"},  {"swap", "all"},         {"loss_chunk", "1024"},
-      {"sample_length", "4096"}};
-  flags.insert(flags.end(), more.begin(), more.end());
-  Request request(std::nullopt, flags);
-  return resolve(request, Catalogue{XT_DATA_ROOT});
+  const Flags flags = {{"model", model},         {"machine", "h800_sxm"},
+                       {"engine", "xtuner_v1"},  {"devices", std::to_string(devices)},
+                       {"swap", "all"},          {"loss_chunk", "1024"},
+                       {"sample_length", "4096"}};
+  return test::plan_of(test::with(flags, more));
 }
 
 // Source: README of XTuner V1: models of 600 B with experts spread inside the node only

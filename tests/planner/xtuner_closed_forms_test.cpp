@@ -6,17 +6,16 @@
 
 #include "costmodel/ir/memory.h"
 #include "planner/estimate/estimate.h"
+#include "tests/planner/plans.h"
 
 namespace xt {
 namespace {
 
-using Flags = std::vector<std::pair<std::string, std::string>>;
+using test::Flags;
 
-Estimate estimate_of(Flags more) {
-  Flags flags = {{"machine", "h800_sxm"}, {"engine", "xtuner_v1"}, {"devices", "8"}};
-  flags.insert(flags.end(), more.begin(), more.end());
-  Request request(std::nullopt, flags);
-  return estimate(resolve(request, Catalogue{XT_DATA_ROOT}));
+Estimate estimate_of(const Flags& more) {
+  const Flags flags = {{"machine", "h800_sxm"}, {"engine", "xtuner_v1"}, {"devices", "8"}};
+  return estimate(test::plan_of(test::with(flags, more)));
 }
 
 // Bytes that collectives of `kernel` over shards move per rank in the micro-step, as a ring does.

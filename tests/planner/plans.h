@@ -1,0 +1,36 @@
+#pragma once
+
+// Plans as a user would ask for them by flags, on the models and machines of this repository.
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "planner/plan/plan.h"
+
+namespace xt::test {
+
+using Flags = std::vector<std::pair<std::string, std::string>>;
+
+/// `flags` with `more`, which take the place of flags of the same name.
+inline Flags with(Flags flags, const Flags& more) {
+  for (const auto& flag : more) {
+    std::erase_if(flags, [&](const auto& earlier) { return earlier.first == flag.first; });
+    flags.push_back(flag);
+  }
+  return flags;
+}
+
+/// The plan of `flags`, and of a file in configs/runs if one is named.
+inline Plan plan_of(const Flags& flags, const std::string& run = {}) {
+  std::optional<std::filesystem::path> file;
+  if (!run.empty())
+    file = std::filesystem::path(XT_DATA_ROOT) / "configs" / "runs" / (run + ".yaml");
+  Request request(file, flags);
+  return resolve(request, Catalogue{XT_DATA_ROOT});
+}
+
+}  // namespace xt::test

@@ -155,6 +155,11 @@ class RoutedHalf {
   void shared_backward();
   void weight_gradients();
   Extent rows() const;
+  void combine_copies();
+  bool sends_copies() const { return ep_ > 1 && options_.dispatch == Dispatch::deep_ep; }
+  std::int64_t copies() const;
+  void combine_backward();
+  ValueId dispatch_backward(ValueId d_rows);
 
   BlockWriter& write_;
   const GraphOptions& options_;

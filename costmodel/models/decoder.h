@@ -3,16 +3,29 @@
 // From an architecture to the op graph of one micro-step: embedding, decoder layers with grouped
 // query attention and a dense or a routed SwiGLU ffn, final norm and lm_head.
 
+#include <array>
+#include <string_view>
+
 #include "costmodel/ir/op_graph.h"
 #include "costmodel/models/architecture.h"
 
 namespace xt {
+
+/// How rows reach experts on other ranks: one copy per expert, or one per rank that has any of a
+/// token's experts, which spreads it and sums what its experts make of it.
+enum class Dispatch : std::uint8_t { all_to_all, deep_ep };
+
+inline constexpr std::array<std::string_view, 2> dispatch_names = {"all_to_all", "deep_ep"};
+
+/// The spellings of a dispatch.
+constexpr const auto& enum_names(Dispatch) { return dispatch_names; }
 
 /// What the graph depends on beside the model.
 struct GraphOptions {
   std::int64_t tokens = 0;           ///< of one pack, or of a rank's part of it
   DType dtype = DType::fp32;         ///< of parameters and activations while computing
   std::int64_t expert_parallel = 1;  ///< ranks that share the experts of a layer
+  Dispatch dispatch = Dispatch::all_to_all;
   /// Ranks that share a pack: each has a part of the tokens, and in attention a part of the heads.
   std::int64_t sequence_parallel = 1;
   bool has_fp8_products = false;  ///< see use_fp8_products()

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "costmodel/models/blocks.h"
 
 namespace xt {
@@ -101,10 +103,24 @@ Extent RoutedHalf::rows() const {
   return Extent::of(static_cast<SymbolId>(SymbolKind::rows_received));
 }
 
+// Copies of a rank's tokens, one per rank that has any of a token's experts, itself included.
+//
+//   T · ep · (1 − (1 − 1/ep)^k)
+//
+// Assumes: each of the k experts lies on any of the ranks with the same chance
+// Source:  derived; DeepEP (deepseek-ai/DeepEP), which sends a token to a rank once
+std::int64_t RoutedHalf::copies() const {
+  const double missed = std::pow(1 - 1 / static_cast<double>(ep_), static_cast<double>(top_k_));
+  return std::llround(static_cast<double>(T_ * ep_) * (1 - missed));
+}
+
 void RoutedHalf::dispatch() {
-  const std::int64_t sent = T_ * top_k_;
-  const ValueId permuted = write_.value({sent, E_, 1});
-  write_.forward(Kernel::permute, "dispatch", {T_, E_, top_k_}, {v_.normed, order_}, {permuted});
+  const std::int64_t sent = sends_copies() ? copies() : T_ * top_k_;
+  ValueId permuted = v_.normed;
+  if (!sends_copies()) {
+    permuted = write_.value({sent, E_, 1});
+    write_.forward(Kernel::permute, "dispatch", {T_, E_, top_k_}, {v_.normed, order_}, {permuted});
+  }
   if (ep_ == 1) {
     received_counts_ = counts_;
     expert_input_ = permuted;
@@ -114,9 +130,10 @@ void RoutedHalf::dispatch() {
   write_.forward(Kernel::exchange_counts, "dispatch", {X_}, {counts_}, {received_counts_},
                  Lane::expert);
   write_.forward(Kernel::bind_rows, "dispatch", {rows()}, {received_counts_}, {}, Lane::host);
-  const ValueId received = write_.value({rows(), E_, 1});
+  const Extent arriving = sends_copies() ? Extent(sent) : rows();
+  const ValueId received = write_.value({arriving, E_, 1});
   expert_input_ = write_.value({rows(), E_, 1});
-  write_.forward(Kernel::all_to_all, "dispatch", {sent, rows(), E_},
+  write_.forward(Kernel::all_to_all, "dispatch", {sent, arriving, E_},
                  {permuted, counts_, received_counts_}, {received}, Lane::expert);
   write_.forward(Kernel::regroup, "dispatch", {rows(), E_, ep_, X_ / ep_},
                  {received, received_counts_}, {expert_input_});
@@ -127,6 +144,7 @@ void RoutedHalf::combine() {
   write_.forward(Kernel::grouped_matmul, "experts.down", {rows(), E_, F_, X_ / ep_},
                  {act_, w2_, received_counts_}, {out});
   returned_ = out;
+  if (sends_copies()) return combine_copies();
   if (ep_ > 1) {
     const std::int64_t sent = T_ * top_k_;
     const ValueId ungrouped = write_.value({rows(), E_, 1});
@@ -139,6 +157,18 @@ void RoutedHalf::combine() {
   shared_forward();
   write_.forward(Kernel::unpermute, "combine", {T_, E_, top_k_}, {returned_, order_, weights_},
                  {v_.y});
+  if (shared_ > 0) write_.forward(Kernel::add, "combine", {T_ * E_}, {shared_out_}, {v_.y});
+  write_.forward(Kernel::add, "residual", {T_ * E_}, {v_.attended}, {v_.y});
+}
+
+// What the experts of a rank made of a token is summed there, and all ranks' sums on the way back.
+void RoutedHalf::combine_copies() {
+  const ValueId summed = write_.value({copies(), E_, 1});
+  write_.forward(Kernel::ungroup, "combine", {rows(), E_, ep_, X_ / ep_},
+                 {returned_, received_counts_, weights_}, {summed});
+  write_.forward(Kernel::all_to_all, "combine", {copies(), copies(), E_},
+                 {summed, received_counts_, counts_}, {v_.y}, Lane::expert);
+  shared_forward();
   if (shared_ > 0) write_.forward(Kernel::add, "combine", {T_ * E_}, {shared_out_}, {v_.y});
   write_.forward(Kernel::add, "residual", {T_ * E_}, {v_.attended}, {v_.y});
 }
@@ -192,40 +222,63 @@ void RoutedHalf::experts_backward() {
                   {d_gate_up_});
 }
 
-void RoutedHalf::backward() {
-  const std::int64_t sent = T_ * top_k_;
-  const ValueId d_returned = write_.value({sent, E_, 1});
+// From the gradient of the layer's output to that of the experts' output.
+void RoutedHalf::combine_backward() {
+  const std::int64_t sent = sends_copies() ? copies() : T_ * top_k_;
   d_weights_ = write_.value({T_, top_k_, 1}, DType::fp32);
-  write_.backward(Kernel::unpermute_backward, "combine", {T_, E_, top_k_},
-                  {v_.dy, returned_, order_, weights_}, {d_returned, d_weights_});
+  ValueId d_returned = v_.dy;
+  if (!sends_copies()) {
+    d_returned = write_.value({sent, E_, 1});
+    write_.backward(Kernel::unpermute_backward, "combine", {T_, E_, top_k_},
+                    {v_.dy, returned_, order_, weights_}, {d_returned, d_weights_});
+  }
   d_out_ = d_returned;
-  if (ep_ > 1) {
-    const ValueId received = write_.value({rows(), E_, 1});
-    d_out_ = write_.value({rows(), E_, 1});
-    write_.backward(Kernel::all_to_all, "combine", {sent, rows(), E_},
-                    {d_returned, counts_, received_counts_}, {received}, Lane::expert);
-    if (options_.hides_exchange) router_backward();
+  if (ep_ == 1) return;
+  const Extent arriving = sends_copies() ? Extent(sent) : rows();
+  const ValueId received = write_.value({arriving, E_, 1});
+  d_out_ = write_.value({rows(), E_, 1});
+  write_.backward(Kernel::all_to_all, "combine", {sent, arriving, E_},
+                  {d_returned, counts_, received_counts_}, {received}, Lane::expert);
+  if (options_.hides_exchange) router_backward();
+  if (sends_copies()) {
+    write_.backward(Kernel::regroup, "combine", {rows(), E_, ep_, X_ / ep_},
+                    {received, received_counts_, returned_, weights_}, {d_out_, d_weights_});
+  } else {
     write_.backward(Kernel::regroup, "combine", {rows(), E_, ep_, X_ / ep_},
                     {received, received_counts_}, {d_out_});
   }
+}
+
+// From the gradient of the experts' input to what comes back to this rank's tokens.
+ValueId RoutedHalf::dispatch_backward(ValueId d_rows) {
+  if (ep_ == 1) return d_rows;
+  const std::int64_t sent = sends_copies() ? copies() : T_ * top_k_;
+  const Extent leaving = sends_copies() ? Extent(sent) : rows();
+  const ValueId ungrouped = write_.value({leaving, E_, 1});
+  const ValueId d_sent = write_.value({sends_copies() ? T_ : sent, E_, 1});
+  write_.backward(Kernel::ungroup, "dispatch", {rows(), E_, ep_, X_ / ep_},
+                  {d_rows, received_counts_}, {ungrouped});
+  write_.backward(Kernel::all_to_all, "dispatch", {leaving, sent, E_},
+                  {ungrouped, received_counts_, counts_}, {d_sent}, Lane::expert);
+  return d_sent;
+}
+
+void RoutedHalf::backward() {
+  combine_backward();
   experts_backward();
   if (!options_.hides_exchange) weight_gradients();
-  ValueId d_rows = write_.value({rows(), E_, 1});
+  const ValueId d_rows = write_.value({rows(), E_, 1});
   write_.backward(Kernel::grouped_matmul_input_backward, "experts.gate_up",
                   {rows(), 2 * F_, E_, X_ / ep_}, {d_gate_up_, w13_, received_counts_}, {d_rows});
-  if (ep_ > 1) {
-    const ValueId ungrouped = write_.value({rows(), E_, 1});
-    const ValueId d_sent = write_.value({sent, E_, 1});
-    write_.backward(Kernel::ungroup, "dispatch", {rows(), E_, ep_, X_ / ep_},
-                    {d_rows, received_counts_}, {ungrouped});
-    write_.backward(Kernel::all_to_all, "dispatch", {rows(), sent, E_},
-                    {ungrouped, received_counts_, counts_}, {d_sent}, Lane::expert);
-    d_rows = d_sent;
-  }
+  const ValueId d_sent = dispatch_backward(d_rows);
   if (options_.hides_exchange) weight_gradients();
   if (!options_.hides_exchange || ep_ == 1) router_backward();
-  write_.backward(Kernel::permute_backward_add, "dispatch", {T_, E_, top_k_}, {d_rows, order_},
-                  {v_.dnormed});
+  if (sends_copies()) {
+    write_.backward(Kernel::add, "dispatch", {T_ * E_}, {d_sent}, {v_.dnormed});
+  } else {
+    write_.backward(Kernel::permute_backward_add, "dispatch", {T_, E_, top_k_}, {d_sent, order_},
+                    {v_.dnormed});
+  }
 }
 
 }  // namespace xt

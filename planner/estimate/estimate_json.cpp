@@ -9,6 +9,7 @@ Json strategy_json(const Plan& plan) {
                        {"devices", plan.devices},
                        {"ranks", s.ranks},
                        {"expert_parallel", s.expert_parallel},
+                       {"dispatch", dispatch_names[static_cast<std::size_t>(s.dispatch)]},
                        {"routing_imbalance", s.routing_imbalance},
                        {"sequence_parallel", s.sequence_parallel},
                        {"shard_ranks", s.shard_ranks == 0 ? s.ranks : s.shard_ranks},

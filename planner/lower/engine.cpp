@@ -38,6 +38,7 @@ constexpr EngineRules xtuner_v1() {
   rules.swaps_after_layer = true;
   rules.hides_exchange = false;
   rules.reduces_replicas_again = true;
+  rules.sends_copies = true;
   rules.runs_in_lock_step = true;
   rules.has_fp8_products = true;
   rules.splits_sequences = true;

@@ -33,6 +33,7 @@ struct EngineRules {
   bool swaps_after_layer = false;        ///< starts a copy when the layer has run, not before
   bool hides_exchange = true;            ///< see GraphOptions
   bool reduces_replicas_again = false;   ///< HSDP: sums over replicas once more before the update
+  bool sends_copies = false;             ///< can send a token once per rank: Dispatch::deep_ep
   bool runs_in_lock_step = false;        ///< several packs go through each layer together
   bool has_fp8_products = false;
   bool splits_sequences = false;      ///< Ulysses

@@ -59,10 +59,14 @@ std::vector<std::size_t> forward_turns(const std::vector<GraphOp>& ops) {
   std::vector<std::size_t> ends;
   const auto permute = positions(ops, Kernel::permute);
   const auto unpermute = positions(ops, Kernel::unpermute);
+  const auto counts = positions(ops, Kernel::exchange_counts);
   const auto exchanges = positions(ops, Kernel::all_to_all);
-  if (!permute.empty()) ends.push_back(permute.front() + 1);
-  if (!exchanges.empty()) ends.push_back(exchanges.back());
-  if (!unpermute.empty()) ends.push_back(unpermute.front());
+  if (!counts.empty()) {
+    ends = {counts.front(), exchanges.back()};
+    ends.push_back(unpermute.empty() ? exchanges.back() + 1 : unpermute.front());
+  } else if (!permute.empty()) {
+    ends = {permute.front() + 1, unpermute.front()};
+  }
   ends.push_back(ops.size());
   return ends;
 }

@@ -119,6 +119,7 @@ void Resolver::choose_counts() {
   s.pack_length = from_.pack_length.value_or(4096);
   s.gradient_accumulation = from_.gradient_accumulation.value_or(1);
   s.intra_layer_micro_batches = from_.intra_layer_micro_batches.value_or(1);
+  s.dispatch = from_.dispatch.value_or(Dispatch::all_to_all);
   s.routing_imbalance = from_.routing_imbalance.value_or(1);
   s.sequence_parallel = from_.sequence_parallel.value_or(1);
   s.shard_ranks = from_.shard_ranks.value_or(0) == s.ranks ? 0 : from_.shard_ranks.value_or(0);
@@ -205,6 +206,12 @@ void Resolver::check_engine() {
     request_.problem("intra_layer_micro_batches",
                      fmt::format("{} does not run packs in lock-step", rules_->name),
                      "engine xtuner_v1 does; gradient_accumulation runs packs one after the other");
+  if (s.dispatch == Dispatch::deep_ep && !rules_->sends_copies)
+    request_.problem("dispatch", fmt::format("{} sends a row per expert", rules_->name),
+                     "engine xtuner_v1 can send a token per rank");
+  if (s.dispatch == Dispatch::deep_ep && s.expert_parallel == 1)
+    request_.problem("dispatch", "every rank has all experts, so nothing is sent",
+                     "set expert_parallel, or leave it out");
   if (s.intra_layer_micro_batches > 1 && !plan_.architecture.is_moe())
     request_.problem("intra_layer_micro_batches",
                      fmt::format("{} does not run dense models in lock-step", rules_->name),
@@ -374,6 +381,7 @@ OpGraph graph_of(const Plan& plan) {
   GraphOptions options;
   options.tokens = plan.strategy.rank_tokens();
   options.has_fp8_products = plan.strategy.has_fp8_products;
+  options.dispatch = plan.strategy.dispatch;
   options.sequence_parallel = plan.strategy.sequence_parallel;
   options.dtype = plan.strategy.compute_dtype;
   options.expert_parallel = plan.strategy.expert_parallel;

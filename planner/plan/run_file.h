@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "costmodel/document/reader.h"
+#include "costmodel/models/decoder.h"
 #include "costmodel/packing/length_distribution.h"
 #include "costmodel/packing/packs.h"
 #include "planner/plan/choice.h"
@@ -28,6 +29,7 @@ struct RunFile {
   std::optional<std::int64_t> devices;
   std::optional<std::int64_t> expert_parallel;
   std::optional<bool> expert_parallel_across_nodes;
+  std::optional<Dispatch> dispatch;
   std::optional<double> routing_imbalance;
   std::optional<std::int64_t> sequence_parallel;
   std::optional<std::int64_t> shard_ranks;
@@ -79,6 +81,9 @@ struct RunFile {
         .at_most(1'000'000);
     archive.field("expert_parallel_across_nodes", expert_parallel_across_nodes,
                   "true allows experts to be spread over nodes");
+    archive.field(
+        "dispatch", dispatch,
+        "all_to_all sends a row per expert, deep_ep a token per rank (default all_to_all)");
     archive
         .field("routing_imbalance", routing_imbalance,
                "Rows of the fullest rank over the mean of the ranks (default 1)")

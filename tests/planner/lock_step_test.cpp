@@ -111,6 +111,19 @@ TEST(LockStep, TheLinkCarriesDispatchesAndCombinationsInXtunersOrder) {
   EXPECT_EQ(order(Phase::backward, 3), "C1 C0 D1 D0 ");
 }
 
+TEST(LockStep, TakesTheSameTurnsWhenTokensAreSentOncePerRank) {
+  const Schedule schedule =
+      estimate(plan_with({{"intra_layer_micro_batches", "2"}, {"dispatch", "deep_ep"}})).schedule;
+  std::string order;
+  for (const Op& op : schedule.ops)
+    if (op.origin.phase == Phase::forward && op.origin.layer == 3 &&
+        schedule.work(op).kernel == Kernel::all_to_all)
+      order += fmt::format("{}{} ", schedule.parts[op.origin.part] == "dispatch" ? 'D' : 'C',
+                           op.origin.chunk);
+  EXPECT_EQ(order, "D0 D1 C0 C1 ");
+  EXPECT_EQ(verify(schedule), std::vector<std::string>{});
+}
+
 TEST(LockStep, SchedulesOfAnyNumberOfMicroBatchesObeyTheRules) {
   for (const int packs : {2, 3, 4}) {
     const Schedule schedule = estimate(lock_step(packs)).schedule;

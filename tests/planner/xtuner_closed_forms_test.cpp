@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "costmodel/ir/memory.h"
 #include "planner/estimate/estimate.h"
@@ -105,6 +106,25 @@ TEST(XtunerV1, AnOptimizerOnTheHostTakesEightBytesPerParameterThereAndMovesThemB
   }
   EXPECT_NEAR(moved / m.sharded(16), 1.0, 0.01);
   EXPECT_GT(host.account.step, plain.account.step);
+}
+
+// A token with 8 experts on 8 ranks has some on 8·(1 − (7/8)⁸) = 5.25 of them.
+TEST(XtunerV1, DeepEpSendsATokenOncePerRankAndExposesLess) {
+  const Flags rows = {{"model", "qwen3_30b_a3b"}, {"expert_parallel", "8"}, {"loss_chunk", "1024"}};
+  const Estimate all = estimate_of(rows),
+                 once = estimate_of(test::with(rows, {{"dispatch", "deep_ep"}}));
+  const auto sent = [](const Estimate& answer) {
+    double elements = 0;
+    for (const Op& op : answer.schedule.ops) {
+      const Work& work = answer.schedule.work(op);
+      if (work.kernel == Kernel::all_to_all && op.origin.phase == Phase::forward)
+        elements += static_cast<double>(work.extent(0, assumed_bindings(answer.schedule)));
+    }
+    return elements;
+  };
+  EXPECT_NEAR(sent(once) / sent(all), 8 * (1 - std::pow(7.0 / 8, 8)) / 8, 1e-3);
+  EXPECT_LT(once.account.step, all.account.step);
+  EXPECT_EQ(once.model_flops, all.model_flops);
 }
 
 TEST(XtunerV1, ReplicasDivideTheShardsAndAddAnAllReducePerGradientShard) {

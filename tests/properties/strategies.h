@@ -25,6 +25,7 @@ struct Case {
     GraphOptions options;
     options.tokens = strategy.rank_tokens();
     options.has_fp8_products = strategy.has_fp8_products;
+    options.dispatch = strategy.dispatch;
     options.sequence_parallel = strategy.sequence_parallel;
     options.dtype = strategy.compute_dtype;
     options.expert_parallel = strategy.expert_parallel;
@@ -93,6 +94,8 @@ inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& 
   s.recompute_layers = std::min(up_to(layers + 1) - 1, layers - (keeps_last ? 1 : 0));
   if (engine.swaps_dense || family.has_experts)
     s.swap_layers = std::min(up_to(layers + 1) - 1, s.recompute_layers);
+  if (engine.sends_copies && s.expert_parallel > 1 && random() % 2 == 0)
+    s.dispatch = Dispatch::deep_ep;
   if (engine.runs_in_lock_step) s.intra_layer_micro_batches = up_to(3);
   if (engine.splits_sequences && !family.has_mla && s.ranks % 2 == 0 &&
       drawn.model.num_attention_heads % 2 == 0 &&

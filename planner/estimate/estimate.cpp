@@ -104,6 +104,9 @@ Estimate estimate(const Plan& plan) {
   result.hardware_flops = hardware_flops(result.schedule, mean);
   if (plan.data.load) result.data = data_effect(plan, result.schedule);
   result.evidence = evidence(result.schedule, result.timeline, bindings, plan.profile);
+  constexpr double median_of_normal = 0.6744897501960817;  // of its absolute value
+  result.deviation = plan.calibration_error ? *plan.calibration_error / median_of_normal
+                                            : relative_deviation(result.evidence);
   result.peak = plan.profile.peak(plan.strategy.compute_dtype)->value;
   result.memory = plan.profile.memory.value;
   result.reserved = scaled(result.timeline.device_memory.peak,

@@ -37,6 +37,7 @@ struct Estimate {
   bool fits = false;
   std::optional<DataEffect> data;  ///< where lengths differ
   Evidence evidence;
+  double deviation = 0;  ///< relative, of the step's time: by grades, or of the calibration
 
   double mfu() const { return model_flops / account.step / peak; }
   double hfu() const { return hardware_flops / account.step / peak; }

@@ -73,6 +73,11 @@ Json time_json(const StepAccount& account) {
   return result;
 }
 
+Json interval_json(const Estimate& estimate) {
+  const Interval step = interval_80(estimate.account.step.value, estimate.deviation);
+  return Json::array({step.low, step.high});
+}
+
 Json evidence_json(const Evidence& evidence) {
   Json grades = Json::object();
   Json::Array numbers;
@@ -100,6 +105,7 @@ Json estimate_json(const Plan& plan, const Estimate& estimate) {
        {"strategy", strategy_json(plan)},
        {"data", data_json(plan, estimate)},
        {"step_time_s", estimate.account.step.value},
+       {"step_time_interval_80_s", interval_json(estimate)},
        {"calibration_error_ratio", plan.calibration_error ? Json(*plan.calibration_error) : Json()},
        {"tokens_per_device_s", tokens_per_device_s(plan, estimate)},
        {"model_flops", estimate.model_flops.value},

@@ -121,6 +121,16 @@ std::string verdict(const Plan& plan, const Estimate& estimate, const Style& sty
                      format(estimate.memory), where);
 }
 
+std::string interval_line(const Plan& plan, const Estimate& estimate) {
+  const Interval step = interval_80(estimate.account.step.value, estimate.deviation);
+  const Interval tokens = interval_80(tokens_per_device_s(plan, estimate), estimate.deviation);
+  return fmt::format(
+      "  80 % interval: {} to {} a step, {} to {} tokens; {}\n", format(Seconds(step.low)),
+      format(Seconds(step.high)), significant(tokens.low, 4), significant(tokens.high, 4),
+      plan.calibration_error ? "from the error of the calibration on plans it was not fitted to"
+                             : "from the grades of the numbers below, the schedule taken as right");
+}
+
 std::string evidence_line(const Evidence& evidence) {
   std::string text = "time rests on numbers that are";
   for (std::size_t i = 0; i < grade_names.size(); ++i)
@@ -147,18 +157,15 @@ std::string estimate_text(const Plan& plan, const Estimate& estimate, const Styl
   text += traffic_table(estimate.account);
   text += "\n" + memory_table(estimate) + "\n";
   text += data_lines(plan, estimate);
-  const std::string interval =
-      plan.calibration_error ? fmt::format(" ± {}", percent(*plan.calibration_error)) : "";
-  text += fmt::format("~{}{} a step, ~{} tokens per device per second, MFU ~{}, HFU ~{}\n",
-                      format(estimate.account.step), interval,
+  text += fmt::format("~{} a step, ~{} tokens per device per second, MFU ~{}, HFU ~{}\n",
+                      format(estimate.account.step),
                       significant(tokens_per_device_s(plan, estimate), 4), percent(estimate.mfu()),
                       percent(estimate.hfu()));
   text += fmt::format(
       "  MFU counts {} of {} per rank the Megatron way: causal half of attention, "
       "no router, no recompute\n",
       format(estimate.model_flops), format(estimate.peak));
-  if (plan.calibration_error)
-    text += "  ± is the median error of the calibration on plans that it was not fitted to\n";
+  text += interval_line(plan, estimate);
   return text + evidence_line(estimate.evidence) + verdict(plan, estimate, style);
 }
 

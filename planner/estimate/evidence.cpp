@@ -1,6 +1,7 @@
 #include "planner/estimate/evidence.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "costmodel/ir/account.h"
@@ -58,6 +59,22 @@ Evidence evidence(const Schedule& schedule, const Timeline& timeline, const Bind
   }
   std::ranges::sort(result.numbers, std::greater(), &EvidenceShare::share);
   return result;
+}
+
+double relative_deviation(const Evidence& evidence) {
+  constexpr std::array<double, grade_names.size()> deviation = {0.03, 0.08, 0.12, 0.25};
+  double sum = 0;
+  for (const EvidenceShare& of : evidence.numbers) {
+    const double part = of.share * deviation[static_cast<std::size_t>(of.number.from.grade)];
+    sum += part * part;
+  }
+  return std::sqrt(sum);
+}
+
+Interval interval_80(double value, double relative_deviation) {
+  constexpr double normal_quantile_90 = 1.2815515655446004;
+  const double factor = std::exp(normal_quantile_90 * relative_deviation);
+  return {value / factor, value * factor};
 }
 
 const EvidenceShare* weakest_that_matters(const Evidence& evidence) {

@@ -29,6 +29,24 @@ struct Evidence {
 Evidence evidence(const Schedule& schedule, const Timeline& timeline, const Bindings& bindings,
                   const Profile& profile);
 
+/// How far a step may be off if every number is off by what its grade suggests: the relative
+/// standard deviation of the step's time.
+///
+///   √ Σ (shareᵢ · σᵢ)², σ = 3 % measured, 8 % vendor, 12 % derived, 25 % estimate
+///
+/// Assumes: numbers are off independently of each other, and a number by the same factor wherever
+///          it is used; the schedule itself is right
+/// Source:  judgement of this project; the vendor's figure from the 13 % between three published
+///          peaks of one device, the estimate's from corrections made to estimates so far
+double relative_deviation(const Evidence& evidence);
+
+/// The ends of the interval that holds 80 % of a log-normal distribution about `value`.
+struct Interval {
+  double low = 0;
+  double high = 0;
+};
+Interval interval_80(double value, double relative_deviation);
+
 /// The number of the worst grade that decides at least a twentieth of the step, the one with the
 /// largest share; null if none decides as much.
 const EvidenceShare* weakest_that_matters(const Evidence& evidence);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <numeric>
 
 #include "planner/estimate/estimate.h"
@@ -57,6 +58,17 @@ TEST(Evidence, NamesTheLargestOfTheLeastTrustedNumbersThatMatter) {
   EXPECT_EQ(weakest_that_matters(evidence)->number.path, "b");
   evidence.numbers.clear();
   EXPECT_EQ(weakest_that_matters(evidence), nullptr);
+}
+
+TEST(Evidence, IntervalsWidenWithTheShareOfEstimates) {
+  Evidence evidence;
+  evidence.numbers = {{{"a", {"somebody", Grade::derived}}, 0.6},
+                      {{"b", {"nobody", Grade::estimate}}, 0.4}};
+  EXPECT_NEAR(relative_deviation(evidence), std::hypot(0.6 * 0.12, 0.4 * 0.25), 1e-12);
+  const Interval interval = interval_80(10, 0.1);
+  EXPECT_NEAR(interval.low * interval.high, 100, 1e-9);
+  EXPECT_NEAR(std::log(interval.high / 10), 0.12816, 1e-5);
+  EXPECT_GT(estimate(plan_on("ascend_a3")).deviation, estimate(plan_on("h800_sxm")).deviation);
 }
 
 TEST(Evidence, RowsOfTheFullestRankLengthenTheStepAndCountForNoFlops) {

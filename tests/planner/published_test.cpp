@@ -32,6 +32,16 @@ TEST(Published, Qwen3On256PackagesOfA3IsWithin12Percent) {
   EXPECT_NEAR(tokens_per_device_s(plan_of("qwen3_235b_a22b_a3")) / 2086, 1, 0.12);
 }
 
+TEST(Published, IntervalsHoldTheBf16Figures) {
+  const auto holds = [](const Plan& plan, double reported) {
+    const Estimate answer = estimate(plan);
+    const Interval tokens = interval_80(xt::tokens_per_device_s(plan, answer), answer.deviation);
+    return tokens.low <= reported && reported <= tokens.high;
+  };
+  EXPECT_TRUE(holds(plan_of("qwen3_235b_a22b_h800"), 2000));
+  EXPECT_TRUE(holds(plan_of("qwen3_235b_a22b_a3"), 2086));
+}
+
 // Packs of 64k tokens without sequence parallelism fit an H800 only with swap and chunked loss.
 TEST(Published, LongPacksFitAnH800OnlyWithSwapAndChunkedLoss) {
   EXPECT_TRUE(estimate(plan_of("qwen3_235b_a22b_h800")).fits);

@@ -33,7 +33,7 @@ LengthHistogram counted(const std::filesystem::path& path) {
     if (tokens < 1) throw JsonError(fmt::format("num_tokens is {}, must be at least 1", tokens));
     counts[tokens] += 1;
   });
-  if (counts.empty()) throw InputError(fmt::format("{} has no samples", path.string()));
+  if (counts.empty()) throw InputError({error_in(path.string(), "has no samples")});
   return {{counts.begin(), counts.end()}};
 }
 
@@ -42,9 +42,9 @@ LengthHistogram counted(const std::filesystem::path& path) {
 LengthHistogram read_lengths(const std::filesystem::path& path) {
   if (path.extension() == ".jsonl") return counted(path);
   if (path.extension() == ".json") return {read<LengthsFile>(read_json(path)).lengths};
-  throw InputError(fmt::format("{} is neither a .json nor a .jsonl file", path.string()),
-                   "a histogram is a .json file with schema xt.lengths/1; a .jsonl file has one "
-                   "sample a line, with the key num_tokens");
+  throw InputError({error_in(path.string(), "is neither a .json nor a .jsonl file",
+                             "a histogram is a .json file with schema xt.lengths/1; a .jsonl file "
+                             "has one sample a line, with the key num_tokens")});
 }
 
 }  // namespace xt

@@ -32,6 +32,7 @@ struct RunFile {
   std::optional<Dispatch> dispatch;
   std::optional<double> routing_imbalance;
   std::optional<std::int64_t> sequence_parallel;
+  std::optional<bool> sequence_parallel_across_nodes;
   std::optional<std::int64_t> shard_ranks;
   std::optional<std::int64_t> pack_length;
   std::optional<LengthDistribution> sample_length;
@@ -93,6 +94,8 @@ struct RunFile {
                "Ranks that share a pack: Ulysses (default 1)")
         .at_least(1)
         .at_most(1'000'000);
+    archive.field("sequence_parallel_across_nodes", sequence_parallel_across_nodes,
+                  "true allows a pack to be spread over nodes");
     archive
         .field("shard_ranks", shard_ranks,
                "Ranks that share parameters, repeated: HSDP (default all)")

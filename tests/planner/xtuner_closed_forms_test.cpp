@@ -155,6 +155,7 @@ TEST(XtunerV1, SequenceParallelExchangesHeadsAndKeepsParametersAndFlops) {
         {"model", "qwen3_8b"}, {"devices", "16"}, {"pack_length", "32768"}, {"loss_chunk", "1024"}};
     Flags split = flags;
     split.push_back({"sequence_parallel", std::to_string(sp)});
+    split.push_back({"sequence_parallel_across_nodes", "true"});
     const Estimate one = estimate_of(flags), many = estimate_of(split);
     EXPECT_NEAR(one.model_flops.value / many.model_flops.value, static_cast<double>(sp), 1e-9);
     EXPECT_EQ(one.timeline.device_memory

@@ -1,0 +1,190 @@
+#include "planner/plan/check.h"
+
+#include <fmt/format.h>
+
+#include "costmodel/hardware/collective.h"
+#include "costmodel/models/decoder.h"
+
+namespace xt {
+namespace {
+
+class Checks {
+ public:
+  Checks(const Plan& plan, const EngineRules& rules, Request& request)
+      : plan_(plan), rules_(rules), request_(request), from_(request.fields()) {}
+
+  void run() {
+    check_experts();
+    check_engine();
+    check_machine();
+  }
+
+ private:
+  void check_experts();
+  void check_engine();
+  void check_sequence();
+  void check_shards();
+  void check_machine();
+  void check_fp8();
+  void check_groups();
+
+  const Plan& plan_;
+  const EngineRules& rules_;
+  Request& request_;
+  const RunFile& from_;
+};
+
+void Checks::check_experts() {
+  const Strategy& s = plan_.strategy;
+  const Architecture& a = plan_.architecture;
+  if (s.expert_parallel == 1 && s.routing_imbalance != 1)
+    request_.problem("routing_imbalance",
+                     "every rank has all experts, so all have equally many rows",
+                     "set expert_parallel, or leave it out");
+  if (s.routing_imbalance > static_cast<double>(s.expert_parallel))
+    request_.problem("routing_imbalance",
+                     fmt::format("one of {} ranks cannot have more than {} times the mean",
+                                 s.expert_parallel, s.expert_parallel));
+  if (s.expert_parallel == 1) return;
+  if (!a.is_moe()) {
+    request_.problem("expert_parallel", fmt::format("{} has no experts to spread over {} ranks",
+                                                    plan_.model_name, s.expert_parallel));
+    return;
+  }
+  if (a.num_experts % s.expert_parallel != 0)
+    request_.problem("expert_parallel", fmt::format("{} experts are not divisible by {} ranks",
+                                                    a.num_experts, s.expert_parallel));
+  if (s.ranks % s.expert_parallel != 0)
+    request_.problem("expert_parallel",
+                     fmt::format("{} ranks are not divisible by {}", s.ranks, s.expert_parallel));
+  const bool is_across = s.expert_parallel > plan_.profile.ranks_per_node();
+  if (is_across && !from_.expert_parallel_across_nodes.value_or(false))
+    request_.problem("expert_parallel",
+                     fmt::format("{} ranks do not fit a node of {} ranks", s.expert_parallel,
+                                 plan_.profile.ranks_per_node()),
+                     "set expert_parallel_across_nodes to true to exchange rows between nodes");
+}
+
+// What the engine's rules have no answer to.
+void Checks::check_engine() {
+  const Strategy& s = plan_.strategy;
+  if (rules_.is_executed && !family_of(plan_.architecture).is_executed)
+    request_.problem(
+        "engine",
+        fmt::format("{} does not execute {} models", rules_.name, plan_.architecture.model_type),
+        "engine xtuner_v1 prices them");
+  if (s.intra_layer_micro_batches > 1 && !rules_.runs_in_lock_step)
+    request_.problem("intra_layer_micro_batches",
+                     fmt::format("{} does not run packs in lock-step", rules_.name),
+                     "engine xtuner_v1 does; gradient_accumulation runs packs one after the other");
+  if (s.dispatch == Dispatch::deep_ep && !rules_.sends_copies)
+    request_.problem("dispatch", fmt::format("{} sends a row per expert", rules_.name),
+                     "engine xtuner_v1 can send a token per rank");
+  if (s.dispatch == Dispatch::deep_ep && s.expert_parallel == 1)
+    request_.problem("dispatch", "every rank has all experts, so nothing is sent",
+                     "set expert_parallel, or leave it out");
+  if (s.intra_layer_micro_batches > 1 && !plan_.architecture.is_moe())
+    request_.problem("intra_layer_micro_batches",
+                     fmt::format("{} does not run dense models in lock-step", rules_.name),
+                     "gradient_accumulation runs packs one after the other");
+  if (s.swaps_optimizer && !rules_.swaps_optimizer)
+    request_.problem("swap_optimizer",
+                     fmt::format("{} keeps the optimizer on the device", rules_.name),
+                     "engine xtuner_v1 can swap it");
+  if (s.has_fp8_products && !rules_.has_fp8_products)
+    request_.problem("fp8_products", fmt::format("{} has no products in fp8", rules_.name),
+                     "engine xtuner_v1 has");
+  check_sequence();
+  if (s.shard_ranks == 0) return;
+  if (!rules_.replicates)
+    request_.problem("shard_ranks", fmt::format("{} does not replicate parameters", rules_.name),
+                     "engine xtuner_v1 does (HSDP)");
+  check_shards();
+}
+
+void Checks::check_sequence() {
+  const Strategy& s = plan_.strategy;
+  const Architecture& a = plan_.architecture;
+  const std::int64_t sp = s.sequence_parallel, kv = a.num_key_value_heads;
+  if (sp == 1) return;
+  if (!rules_.splits_sequences)
+    request_.problem("sequence_parallel",
+                     fmt::format("{} does not split a pack over ranks", rules_.name),
+                     "engine xtuner_v1 does (Ulysses)");
+  if (s.ranks % sp != 0)
+    request_.problem("sequence_parallel",
+                     fmt::format("{} ranks are not divisible by {}", s.ranks, sp));
+  if (s.pack_length % sp != 0)
+    request_.problem("sequence_parallel",
+                     fmt::format("packs of {} tokens are not divisible by {}", s.pack_length, sp));
+  if (a.has_mla())
+    request_.problem("sequence_parallel",
+                     fmt::format("{} does not split latent attention over ranks", rules_.name));
+  if (a.num_attention_heads % sp != 0 || (kv % sp != 0 && sp % kv != 0))
+    request_.problem("sequence_parallel",
+                     fmt::format("{} query and {} key heads cannot be spread over {} ranks",
+                                 a.num_attention_heads, kv, sp));
+  if (sp > plan_.profile.ranks_per_node() && !from_.sequence_parallel_across_nodes.value_or(false))
+    request_.problem(
+        "sequence_parallel",
+        fmt::format("{} ranks do not fit a node of {} ranks", sp, plan_.profile.ranks_per_node()),
+        "set sequence_parallel_across_nodes to true to exchange heads between nodes");
+}
+
+void Checks::check_shards() {
+  const Strategy& s = plan_.strategy;
+  if (s.ranks % s.shard_ranks != 0)
+    request_.problem("shard_ranks",
+                     fmt::format("{} ranks are not divisible by {}", s.ranks, s.shard_ranks));
+  if (s.expert_parallel > 1)
+    request_.problem("shard_ranks", "parameters cannot be replicated where experts are spread",
+                     "leave out shard_ranks, or set expert_parallel to 1");
+}
+
+void Checks::check_machine() {
+  const Strategy& s = plan_.strategy;
+  if (s.compute_dtype == DType::int64 || s.compute_dtype == DType::int32 ||
+      s.compute_dtype == DType::uint8 || s.compute_dtype == DType::fp8)
+    request_.problem("compute_dtype",
+                     fmt::format("not supported: computing in {}", name(s.compute_dtype)));
+  else if (!plan_.profile.peak(s.compute_dtype) || !plan_.profile.peak(DType::fp32))
+    request_.problem("compute_dtype", fmt::format("{} has no products in {}", plan_.machine_name,
+                                                  name(s.compute_dtype)));
+  check_fp8();
+  check_groups();
+}
+
+void Checks::check_fp8() {
+  const Strategy& s = plan_.strategy;
+  if (!s.has_fp8_products) return;
+  if (!plan_.profile.peak(DType::fp8) || !measured(plan_.profile, Kernel::matmul, DType::fp8))
+    request_.problem("fp8_products",
+                     fmt::format("{} says nothing of products in fp8", plan_.machine_name));
+  if (s.compute_dtype != DType::bf16)
+    request_.problem("fp8_products", fmt::format("the rest is computed in {}, must be bf16",
+                                                 name(s.compute_dtype)));
+}
+
+void Checks::check_groups() {
+  const auto world = static_cast<std::int32_t>(plan_.strategy.ranks);
+  const auto expert = static_cast<std::int32_t>(plan_.strategy.expert_parallel);
+  const auto replicas = static_cast<std::int32_t>(plan_.strategy.replicas());
+  const auto sequence = static_cast<std::int32_t>(plan_.strategy.sequence_parallel);
+  if (expert < 1 || world % expert != 0 || replicas < 1 || world % sequence != 0) return;
+  for (const GroupShape group :
+       {GroupShape{world, 1}, GroupShape{expert, 1}, GroupShape{world / expert, expert},
+        GroupShape{replicas, world / replicas}, GroupShape{sequence, 1}})
+    if (!covers(plan_.profile, group)) {
+      request_.problem("devices", fmt::format("{} says nothing of collectives over {} ranks",
+                                              plan_.machine_name, group.size));
+      return;
+    }
+}
+
+}  // namespace
+
+void check(const Plan& plan, const EngineRules& rules, Request& request) {
+  Checks(plan, rules, request).run();
+}
+
+}  // namespace xt

@@ -1,0 +1,15 @@
+#pragma once
+
+// Whether a layout can be: the model splits so, the engine has it, the machine has numbers for it.
+
+#include "planner/lower/engine.h"
+#include "planner/plan/plan.h"
+
+namespace xt {
+
+/// Tells `request` of every field whose value its model, its engine or its machine cannot have.
+///
+/// Assumes: the counts of plan.strategy are chosen; layers and chunks need not be
+void check(const Plan& plan, const EngineRules& rules, Request& request);
+
+}  // namespace xt

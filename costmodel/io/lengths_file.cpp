@@ -8,6 +8,7 @@
 #include "costmodel/document/reader.h"
 #include "costmodel/io/json_document.h"
 #include "costmodel/io/json_lines.h"
+#include "costmodel/io/token_index.h"
 
 namespace xt {
 namespace {
@@ -26,13 +27,26 @@ struct LengthsFile {
   }
 };
 
-LengthHistogram counted(const std::filesystem::path& path) {
-  std::map<std::int64_t, double> counts;
+using Counts = std::map<std::int64_t, double>;
+
+Counts counted_lines(const std::filesystem::path& path) {
+  Counts counts;
   for_each_json_line(path, [&](const Json& line) {
     const std::int64_t tokens = line.at("num_tokens").as_int();
     if (tokens < 1) throw JsonError(fmt::format("num_tokens is {}, must be at least 1", tokens));
     counts[tokens] += 1;
   });
+  return counts;
+}
+
+Counts counted_documents(const std::filesystem::path& path) {
+  const std::vector<std::int64_t> starts = read_token_index(path).starts;
+  Counts counts;
+  for (std::size_t i = 1; i < starts.size(); ++i) counts[starts[i] - starts[i - 1]] += 1;
+  return counts;
+}
+
+LengthHistogram histogram(const std::filesystem::path& path, const Counts& counts) {
   if (counts.empty()) throw InputError({error_in(path.string(), "has no samples")});
   return {{counts.begin(), counts.end()}};
 }
@@ -40,11 +54,13 @@ LengthHistogram counted(const std::filesystem::path& path) {
 }  // namespace
 
 LengthHistogram read_lengths(const std::filesystem::path& path) {
-  if (path.extension() == ".jsonl") return counted(path);
+  if (path.extension() == ".jsonl") return histogram(path, counted_lines(path));
+  if (path.extension() == ".idx") return histogram(path, counted_documents(path));
   if (path.extension() == ".json") return {read<LengthsFile>(read_json(path)).lengths};
-  throw InputError({error_in(path.string(), "is neither a .json nor a .jsonl file",
-                             "a histogram is a .json file with schema xt.lengths/1; a .jsonl file "
-                             "has one sample a line, with the key num_tokens")});
+  throw InputError(
+      {error_in(path.string(), "is not a .json, .jsonl or .idx file",
+                "a histogram is a .json file with schema xt.lengths/1; a .jsonl file "
+                "has one sample a line, with the key num_tokens; an .idx file is Megatron's")});
 }
 
 }  // namespace xt

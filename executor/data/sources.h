@@ -54,9 +54,7 @@ std::unique_ptr<Documents> text_files(std::span<const std::filesystem::path> pat
 /// A file of lines `{"input_ids": [...]}`.
 std::unique_ptr<Documents> token_lines(const std::filesystem::path& path);
 
-/// A pair `.bin` and `.idx`, by the name of either.
-///
-/// Source: Megatron-LM, megatron/core/datasets/indexed_dataset.py, index version 1
+/// A pair `.bin` and `.idx` (see TokenIndex), by the name of either.
 std::unique_ptr<Documents> indexed_tokens(const std::filesystem::path& path);
 
 }  // namespace xt

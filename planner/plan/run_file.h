@@ -107,7 +107,8 @@ struct RunFile {
     archive.field("sample_length", sample_length,
                   "Tokens of a sample, or lognormal(MEDIAN, SIGMA) (default: the pack's)");
     archive.field("sample_lengths", sample_lengths,
-                  "File of lengths: .jsonl with num_tokens, or .json with [[tokens, count], ...]");
+                  "File of lengths: .jsonl with num_tokens, .idx of tokens, or .json with "
+                  "[[tokens, count], ...]");
     archive.field("pack_level", pack_level, "soft keeps samples whole, hard cuts (default soft)");
     archive.field("group_by_length", group_by_length,
                   "Packs that run at once have equal attention cost (default true)");

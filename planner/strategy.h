@@ -25,6 +25,7 @@ struct Strategy {
   std::int64_t gradient_accumulation = 1;
   std::int64_t intra_layer_micro_batches = 1;  ///< packs that go through each layer in lock-step
   std::int64_t shard_ranks = 0;  ///< ranks that parameters are split over, repeated; 0: all (HSDP)
+  bool reshards_layers = true;   ///< gathers a layer again for its backward pass
   std::int64_t recompute_layers = 0;  ///< the first so many layers
   std::int64_t swap_layers = 0;       ///< the first so many layers; never more than recomputed
   bool swaps_optimizer = false;       ///< AdamW's two moments wait in host memory

@@ -13,6 +13,7 @@ Json strategy_json(const Plan& plan) {
                        {"routing_imbalance", s.routing_imbalance},
                        {"sequence_parallel", s.sequence_parallel},
                        {"shard_ranks", s.shard_ranks == 0 ? s.ranks : s.shard_ranks},
+                       {"reshard_after_forward", s.reshards_layers},
                        {"pack_length", s.pack_length},
                        {"sample_length", s.sample_length},
                        {"gradient_accumulation", s.gradient_accumulation},

@@ -41,6 +41,7 @@ std::string layout_text(const Strategy& s) {
   if (s.sequence_parallel > 1) text += fmt::format(", sequence_parallel {}", s.sequence_parallel);
   if (s.replicas() > 1)
     text += fmt::format(", {} replicas of {} shards", s.replicas(), s.shard_ranks);
+  if (!s.reshards_layers) text += ", layers stay gathered";
   if (s.intra_layer_micro_batches > 1)
     text += fmt::format(", {} packs in lock-step", s.intra_layer_micro_batches);
   return text;

@@ -76,6 +76,7 @@ bool Lowering::keeps_gathered(const Unit& unit) const {
   const bool is_sparse = units_[units_.size() - 2].flats.size() > 1;
   if (&unit == &units_.back()) return is_sparse && rules_.keeps_sparse_head;
   if (&unit == &units_.front()) return graph_.ties_embedding;
+  if (!strategy_.reshards_layers) return true;
   if (&unit != &units_[units_.size() - 2]) return false;
   return is_sparse ? rules_.keeps_last_sparse_layer : rules_.keeps_last_dense_layer;
 }

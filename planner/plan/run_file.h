@@ -34,6 +34,7 @@ struct RunFile {
   std::optional<std::int64_t> sequence_parallel;
   std::optional<bool> sequence_parallel_across_nodes;
   std::optional<std::int64_t> shard_ranks;
+  std::optional<bool> reshard_after_forward;
   std::optional<std::int64_t> pack_length;
   std::optional<LengthDistribution> sample_length;
   std::optional<std::string> sample_lengths;
@@ -101,6 +102,8 @@ struct RunFile {
                "Ranks that share parameters, repeated: HSDP (default all)")
         .at_least(1)
         .at_most(2'000'000);
+    archive.field("reshard_after_forward", reshard_after_forward,
+                  "false: layers stay gathered until their backward (default true)");
     archive.field("pack_length", pack_length, "Tokens of one pack (default 4096)")
         .at_least(2)
         .at_most(16'777'216);

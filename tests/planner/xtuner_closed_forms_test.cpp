@@ -146,6 +146,32 @@ TEST(XtunerV1, ReplicasDivideTheShardsAndAddAnAllReducePerGradientShard) {
   EXPECT_EQ(reductions(parts.schedule), 48 * 2 + 2);
 }
 
+// Parameters of a layer of Qwen3-8B: 2·4096·128·(32 + 8) + 3·4096·12288 + 2·4096 + 2·128
+TEST(XtunerV1, LayersThatStayGatheredSkipTheirSecondGatherAndAreAllThereAtTheLoss) {
+  const double layer = 2.0 * 4096 * 128 * (32 + 8) + 3.0 * 4096 * 12288 + 2 * 4096 + 2 * 128;
+  const Flags flags = {{"model", "qwen3_8b"}, {"devices", "16"}, {"loss_chunk", "1024"}};
+  const Estimate reshards = estimate_of(flags),
+                 stays = estimate_of(test::with(flags, {{"reshard_after_forward", "false"}}));
+  const auto gathered = [](const Estimate& answer, Phase phase) {
+    double elements = 0;
+    for (const Op& op : answer.schedule.ops)
+      if (op.origin.phase == phase && op.origin.layer >= 0 &&
+          answer.schedule.work(op).kernel == Kernel::all_gather)
+        elements += static_cast<double>(answer.schedule.work(op).extents[0].code);
+    return elements;
+  };
+  EXPECT_NEAR(gathered(reshards, Phase::backward) / (36 * layer), 1, 1e-4);
+  EXPECT_EQ(gathered(stays, Phase::backward), 0);
+  EXPECT_EQ(gathered(stays, Phase::forward), gathered(reshards, Phase::forward));
+  const auto parameters = [](const Estimate& answer) {
+    return bytes(answer.timeline.device_memory
+                     .by_category[static_cast<std::size_t>(MemoryCategory::gathered_parameters)]);
+  };
+  EXPECT_GE(parameters(stays) / (36 * 2 * layer), 0.95);
+  EXPECT_LE(parameters(reshards) / (2 * layer), 3.5 + 151936 * 4096 / layer);
+  EXPECT_LE(stays.account.step, reshards.account.step);
+}
+
 // Source: XTuner V1, ops/comm/sequence_parallel.py: S·(2·heads + 2·max(key heads, sp))·d elements
 // of 2 bytes are exchanged per layer and pass, of which (sp − 1)/sp leave the rank
 TEST(XtunerV1, SequenceParallelExchangesHeadsAndKeepsParametersAndFlops) {

@@ -105,6 +105,7 @@ inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& 
     s.shard_ranks = s.ranks / 2;
   s.has_fp8_products =
       engine.has_fp8_products && s.compute_dtype == DType::bf16 && random() % 3 == 0;
+  s.reshards_layers = random() % 3 > 0;
   s.swaps_optimizer = engine.swaps_optimizer && random() % 4 == 0;
   s.loss_chunk = up_to(s.loss_tokens());
   return drawn;

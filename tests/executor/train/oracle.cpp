@@ -70,6 +70,7 @@ Schedule schedule_of(const OracleCase& of, const std::filesystem::path& folder) 
   strategy.gradient_accumulation = of.gradient_accumulation;
   strategy.recompute_layers = of.recompute_layers;
   strategy.swap_layers = of.swap_layers;
+  strategy.reshards_layers = of.reshards_layers;
   strategy.loss_chunk = of.loss_chunk;
   GraphOptions options;
   options.tokens = strategy.pack_length;
@@ -230,9 +231,9 @@ class OracleRun {
 }  // namespace
 
 std::string OracleCase::name() const {
-  return fmt::format("{}_ranks{}_ep{}_accumulation{}_chunk{}_recompute{}_swap{}", model, ranks,
+  return fmt::format("{}_ranks{}_ep{}_accumulation{}_chunk{}_recompute{}_swap{}{}", model, ranks,
                      expert_parallel, gradient_accumulation, loss_chunk, recompute_layers,
-                     swap_layers);
+                     swap_layers, reshards_layers ? "" : "_stays_gathered");
 }
 
 void require_oracle(const OracleCase& of, Rendezvous& rendezvous, GlooNetwork& network) {

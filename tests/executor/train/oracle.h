@@ -21,6 +21,7 @@ struct OracleCase {
   std::int64_t loss_chunk = 48;
   std::int64_t recompute_layers = 0;
   std::int64_t swap_layers = 0;
+  bool reshards_layers = true;
 
   /// Without blanks; unique.
   std::string name() const;

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <csignal>
 #include <exception>
 #include <functional>
 #include <mutex>
@@ -240,6 +241,8 @@ class GlooGroup final : public Communicator {
 
 GlooNetwork::GlooNetwork(Rendezvous& rendezvous, std::chrono::seconds timeout)
     : rendezvous_(rendezvous), timeout_(timeout) {
+  // Gloo writes to a lost peer's socket like to a pipe; its error is wanted, not the signal's kill.
+  std::signal(SIGPIPE, SIG_IGN);
   const std::optional<std::string> interface = process_variable("GLOO_SOCKET_IFNAME");
   if (is_loopback(rendezvous.place().store_host))
     device_ = ProcessGroupGloo::createDeviceForHostname("127.0.0.1");

@@ -20,6 +20,8 @@ class GlooNetwork {
   /// Ranks that meet on the loopback address stay on it; otherwise the interface is that of
   /// GLOO_SOCKET_IFNAME, or of this host's name.
   ///
+  /// From here on the process ignores SIGPIPE, so that a lost peer is an error and not its end.
+  ///
   /// Assumes: `rendezvous` outlives the network and its groups
   explicit GlooNetwork(Rendezvous& rendezvous,
                        std::chrono::seconds timeout = std::chrono::seconds(300));

@@ -17,6 +17,7 @@ enum class Purpose : std::uint8_t { lengths, samples, packs };
 /// Source:  Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators", OOPSLA
 class Random {
  public:
+  explicit Random(std::uint64_t seed) : state_(seed) {}
   Random(std::uint64_t seed, Purpose purpose);
 
   /// 64 random bits.

@@ -7,27 +7,10 @@
 
 #include "costmodel/diagnostics/check.h"
 #include "costmodel/diagnostics/diagnostic.h"
+#include "costmodel/packing/random.h"
 
 namespace xt {
 namespace {
-
-/// A small generator whose numbers are the same with every compiler.
-///
-/// Source: Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators", OOPSLA
-class SplitMix {
- public:
-  explicit SplitMix(std::uint64_t seed) : state_(seed) {}
-
-  std::uint64_t next() {
-    std::uint64_t z = state_ += 0x9e3779b97f4a7c15;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    return z ^ (z >> 31);
-  }
-
- private:
-  std::uint64_t state_;
-};
 
 void append_piece(Pack& pack, std::vector<std::int64_t> tokens) {
   pack.labels.insert(pack.labels.end(), tokens.begin() + 1, tokens.end());
@@ -86,16 +69,9 @@ Packs::Packs(std::shared_ptr<const Documents> documents, const PackShape& shape,
 
 void Packs::shuffle(std::int64_t epoch) {
   epoch_ = epoch;
-  SplitMix random(SplitMix(seed_).next() + static_cast<std::uint64_t>(epoch));
-  const auto shuffled = [&](std::int64_t n) {
-    std::vector<std::int64_t> order(static_cast<std::size_t>(n));
-    std::iota(order.begin(), order.end(), 0);
-    for (std::size_t i = order.size(); i > 1; --i)
-      std::swap(order[i - 1], order[random.next() % i]);
-    return order;
-  };
-  order_ = shuffled(documents_->size());
-  pack_order_ = shuffled(per_epoch_);
+  Random random(Random(seed_).bits() + static_cast<std::uint64_t>(epoch));
+  order_ = shuffled(static_cast<std::size_t>(documents_->size()), random);
+  pack_order_ = shuffled(static_cast<std::size_t>(per_epoch_), random);
   ends_.clear();
   std::int64_t end = 0;
   for (const std::int64_t document : order_) ends_.push_back(end += documents_->length(document));

@@ -75,9 +75,9 @@ class Packs {
   std::uint64_t seed_;
   std::int64_t per_epoch_ = 0;
   std::int64_t epoch_ = -1;
-  std::vector<std::int64_t> order_;       ///< of the epoch's documents
-  std::vector<std::int64_t> pack_order_;  ///< of its packs
-  std::vector<std::int64_t> ends_;        ///< tokens up to and with order_[i]
+  std::vector<std::uint32_t> order_;       ///< of the epoch's documents
+  std::vector<std::uint32_t> pack_order_;  ///< of its packs
+  std::vector<std::int64_t> ends_;         ///< tokens up to and with order_[i]
 };
 
 }  // namespace xt

@@ -23,6 +23,8 @@ class Checks {
   void check_experts();
   void check_engine();
   void check_sequence();
+  void check_node(std::string_view field, std::int64_t ranks, std::optional<bool> may_leave,
+                  std::string_view what);
   void check_shards();
   void check_machine();
   void check_fp8();
@@ -57,12 +59,17 @@ void Checks::check_experts() {
   if (s.ranks % s.expert_parallel != 0)
     request_.problem("expert_parallel",
                      fmt::format("{} ranks are not divisible by {}", s.ranks, s.expert_parallel));
-  const bool is_across = s.expert_parallel > plan_.profile.ranks_per_node();
-  if (is_across && !from_.expert_parallel_across_nodes.value_or(false))
-    request_.problem("expert_parallel",
-                     fmt::format("{} ranks do not fit a node of {} ranks", s.expert_parallel,
-                                 plan_.profile.ranks_per_node()),
-                     "set expert_parallel_across_nodes to true to exchange rows between nodes");
+  check_node("expert_parallel", s.expert_parallel, from_.expert_parallel_across_nodes, "rows");
+}
+
+// Groups that exchange `what` in every layer leave a node only where the user asks for it.
+void Checks::check_node(std::string_view field, std::int64_t ranks, std::optional<bool> may_leave,
+                        std::string_view what) {
+  const std::int64_t node = plan_.profile.ranks_per_node();
+  if (ranks <= node || may_leave.value_or(false)) return;
+  request_.problem(
+      field, fmt::format("{} ranks do not fit a node of {} ranks", ranks, node),
+      fmt::format("set {}_across_nodes to true to exchange {} between nodes", field, what));
 }
 
 // What the engine's rules have no answer to.
@@ -124,11 +131,7 @@ void Checks::check_sequence() {
     request_.problem("sequence_parallel",
                      fmt::format("{} query and {} key heads cannot be spread over {} ranks",
                                  a.num_attention_heads, kv, sp));
-  if (sp > plan_.profile.ranks_per_node() && !from_.sequence_parallel_across_nodes.value_or(false))
-    request_.problem(
-        "sequence_parallel",
-        fmt::format("{} ranks do not fit a node of {} ranks", sp, plan_.profile.ranks_per_node()),
-        "set sequence_parallel_across_nodes to true to exchange heads between nodes");
+  check_node("sequence_parallel", sp, from_.sequence_parallel_across_nodes, "heads");
 }
 
 void Checks::check_shards() {

@@ -28,35 +28,7 @@ Flops sum_over_step(const Schedule& schedule, const Bindings& bindings, Count co
   return sum;
 }
 
-}  // namespace
-
-Flops model_flops(const Schedule& schedule, const Bindings& bindings, const Counted& share) {
-  const auto counted = [&](const Work& work, const Bindings& with) {
-    const bool is_attention = kernel_class(work.kernel) == KernelClass::attention;
-    return model_flops(work, with) * (is_attention ? share.attention : share.rest);
-  };
-  return sum_over_step(schedule, bindings, counted, false);
-}
-
-Flops hardware_flops(const Schedule& schedule, const Bindings& bindings) {
-  return sum_over_step(
-      schedule, bindings,
-      [](const Work& work, const Bindings& with) { return hardware_flops(work, with); }, true);
-}
-
-namespace {
-
 double fill_ratio(const Plan& plan) { return plan.data.load ? plan.data.load->fill_ratio : 1; }
-
-}  // namespace
-
-double tokens_per_device_s(const Plan& plan, const Estimate& estimate) {
-  const auto tokens = static_cast<double>(plan.strategy.tokens_per_step());
-  return fill_ratio(plan) * tokens / static_cast<double>(plan.devices) /
-         estimate.account.step.value;
-}
-
-namespace {
 
 // What a rank has on average.
 Bindings mean_bindings(const Plan& plan, const Schedule& schedule) {
@@ -90,6 +62,26 @@ DataEffect data_effect(const Plan& plan, const Schedule& schedule) {
 }
 
 }  // namespace
+
+Flops model_flops(const Schedule& schedule, const Bindings& bindings, const Counted& share) {
+  const auto counted = [&](const Work& work, const Bindings& with) {
+    const bool is_attention = kernel_class(work.kernel) == KernelClass::attention;
+    return model_flops(work, with) * (is_attention ? share.attention : share.rest);
+  };
+  return sum_over_step(schedule, bindings, counted, false);
+}
+
+Flops hardware_flops(const Schedule& schedule, const Bindings& bindings) {
+  return sum_over_step(
+      schedule, bindings,
+      [](const Work& work, const Bindings& with) { return hardware_flops(work, with); }, true);
+}
+
+double tokens_per_device_s(const Plan& plan, const Estimate& estimate) {
+  const auto tokens = static_cast<double>(plan.strategy.tokens_per_step());
+  return fill_ratio(plan) * tokens / static_cast<double>(plan.devices) /
+         estimate.account.step.value;
+}
 
 Estimate estimate(const Plan& plan) {
   Estimate result;

@@ -8,6 +8,7 @@
 
 #include "costmodel/models/decoder.h"
 #include "costmodel/units/dtype.h"
+#include "planner/recompute_ops.h"
 
 namespace xt {
 
@@ -27,11 +28,14 @@ struct Strategy {
   std::int64_t shard_ranks = 0;  ///< ranks that parameters are split over, repeated; 0: all (HSDP)
   bool reshards_layers = true;   ///< gathers a layer again for its backward pass
   std::int64_t recompute_layers = 0;  ///< the first so many layers
+  RecomputeOps recompute_ops = {};    ///< of those layers
   std::int64_t swap_layers = 0;       ///< the first so many layers; never more than recomputed
   bool swaps_optimizer = false;       ///< AdamW's two moments wait in host memory
   std::int64_t loss_chunk = 0;        ///< tokens per chunk of the loss; loss_tokens() when whole
   DType compute_dtype = DType::fp32;
-  bool has_fp8_products = false;  ///< of linear layers and experts
+  bool has_fp8_products = false;     ///< of linear layers and experts
+  DType reduce_dtype = DType::fp32;  ///< of gradients on the wire
+  bool is_compiled = true;           ///< see GraphOptions
 
   bool operator==(const Strategy&) const = default;
 

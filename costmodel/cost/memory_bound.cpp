@@ -15,13 +15,19 @@ struct Shape {
   double a, b, c, width;
 };
 
+bool is_any(Kernel kernel, std::initializer_list<Kernel> kernels) {
+  return std::ranges::find(kernels, kernel) != kernels.end();
+}
+
 double embedding_kernels(Kernel kernel, const Shape& s) {
   const double rows = s.a * s.b * s.width;
   return s.a * index_bytes + (kernel == Kernel::embedding ? 2 : 3) * rows;
 }
 
 double norm_kernels(Kernel kernel, const Shape& s) {
-  return s.a * fp32_bytes + (kernel == Kernel::rms_norm ? 2 : 3) * s.a * s.b * s.width;
+  const bool is_forward = is_any(kernel, {Kernel::rms_norm, Kernel::layer_norm});
+  const bool has_mean = is_any(kernel, {Kernel::layer_norm, Kernel::layer_norm_backward});
+  return (has_mean ? 2 : 1) * s.a * fp32_bytes + (is_forward ? 2 : 3) * s.a * s.b * s.width;
 }
 
 double rotary_kernels(Kernel kernel, const Shape& s) {
@@ -56,13 +62,11 @@ double row_kernels(Kernel kernel, const Shape& s) {
 double cross_entropy_bytes(const Shape& s) { return s.a * index_bytes + 3 * s.a * s.b * s.width; }
 
 double flat_kernels(Kernel kernel, const Shape& s) {
-  if (kernel == Kernel::add) return 3 * s.a * s.width;
+  if (is_any(kernel, {Kernel::add, Kernel::multiply, Kernel::silu_backward}))
+    return 3 * s.a * s.width;
+  if (kernel == Kernel::silu) return 2 * s.a * s.width;
   if (kernel == Kernel::cast) return s.a * s.b;
   return s.a * s.width;
-}
-
-bool is_any(Kernel kernel, std::initializer_list<Kernel> kernels) {
-  return std::ranges::find(kernels, kernel) != kernels.end();
 }
 
 // Operations of the vector units per element of traffic: an exponential or a root with a few
@@ -82,7 +86,8 @@ double memory_bound_bytes(const Work& work, const Bindings& bindings) {
   const Kernel kernel = work.kernel;
   if (is_any(kernel, {Kernel::embedding, Kernel::embedding_backward}))
     return embedding_kernels(kernel, shape);
-  if (is_any(kernel, {Kernel::rms_norm, Kernel::rms_norm_backward}))
+  if (is_any(kernel, {Kernel::rms_norm, Kernel::rms_norm_backward, Kernel::layer_norm,
+                      Kernel::layer_norm_backward}))
     return norm_kernels(kernel, shape);
   if (is_any(kernel, {Kernel::rope_table, Kernel::rope, Kernel::rope_backward}))
     return rotary_kernels(kernel, shape);
@@ -91,8 +96,12 @@ double memory_bound_bytes(const Work& work, const Bindings& bindings) {
   if (is_any(kernel, {Kernel::permute, Kernel::permute_backward_add, Kernel::unpermute,
                       Kernel::unpermute_backward, Kernel::regroup, Kernel::ungroup}))
     return row_kernels(kernel, shape);
-  if (kernel == Kernel::swiglu) return 3 * shape.a * shape.b * shape.width;
-  if (kernel == Kernel::swiglu_backward) return 5 * shape.a * shape.b * shape.width;
+  if (is_any(kernel, {Kernel::swiglu, Kernel::silu_multiply}))
+    return 3 * shape.a * shape.b * shape.width;
+  if (is_any(kernel, {Kernel::swiglu_backward, Kernel::silu_multiply_backward}))
+    return 5 * shape.a * shape.b * shape.width;
+  if (kernel == Kernel::gelu) return 2 * shape.a * shape.b * shape.width;
+  if (kernel == Kernel::gelu_backward) return 3 * shape.a * shape.b * shape.width;
   if (kernel == Kernel::cross_entropy) return cross_entropy_bytes(shape);
   return flat_kernels(kernel, shape);
 }

@@ -84,7 +84,7 @@ void BlockWriter::backward(Kernel kernel, std::string_view part,
   block_.backward.push_back(op(kernel, part, extents, inputs, outputs, lane));
 }
 
-std::vector<bool> recomputed_ops(const Block& block) {
+std::vector<bool> recomputed_ops(const Block& block, const std::vector<bool>& is_kept) {
   std::vector<bool> wanted(block.values.size(), false);
   for (const GraphOp& op : block.backward)
     for (const ValueId input : op.inputs) wanted[at(input)] = true;
@@ -92,7 +92,7 @@ std::vector<bool> recomputed_ops(const Block& block) {
   for (std::size_t i = block.forward.size(); i-- > 0;) {
     const GraphOp& op = block.forward[i];
     const bool is_wanted = std::any_of(op.outputs.begin(), op.outputs.end(), [&](ValueId output) {
-      return wanted[at(output)] && !block.values[at(output)].is_recorded;
+      return wanted[at(output)] && !is_kept[at(output)];
     });
     if (!is_wanted) continue;
     result[i] = true;

@@ -26,6 +26,7 @@ enum class ValueRole : std::uint8_t {
   parameter,
   parameter_gradient,
   tokens,
+  positions,
   boundaries,
   rope_table
 };
@@ -77,6 +78,13 @@ struct Block {
   std::vector<GraphOp> backward;
 };
 
+/// A norm, and what of each row its backward pass needs.
+struct NormKernels {
+  Kernel forward = Kernel::rms_norm;
+  Kernel backward = Kernel::rms_norm_backward;
+  std::int64_t moments = 1;  ///< fp32 values a row
+};
+
 /// Everything one micro-step of a decoder computes on one rank.
 struct OpGraph {
   std::vector<std::string> parts;
@@ -89,7 +97,8 @@ struct OpGraph {
   std::int64_t width = 0;
   std::int64_t vocabulary = 0;
   std::int64_t routed_rows = 0;  ///< rows that a rank sends to experts per layer
-  std::int64_t head_dim = 0;     ///< of the table of rotary angles
+  std::int64_t rotary_size = 0;  ///< of the table of rotary angles; 0 without them
+  NormKernels norm;              ///< of the final norm
   DType dtype = DType::fp32;
   ModelConstants constants;
 };
@@ -120,9 +129,9 @@ class BlockWriter {
   Block& block_;
 };
 
-/// Which forward ops must run again before the backward pass, if only the input and the recorded
-/// values were kept.
-std::vector<bool> recomputed_ops(const Block& block);
+/// Which forward ops must run again before the backward pass, if only the input and the values that
+/// `is_kept` marks were kept.
+std::vector<bool> recomputed_ops(const Block& block, const std::vector<bool>& is_kept);
 
 /// Elements of all parameters of all ranks: experts of a rank count `expert_parallel` times.
 std::int64_t count_parameters(const OpGraph& graph, std::int64_t expert_parallel);

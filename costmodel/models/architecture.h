@@ -8,6 +8,10 @@
 
 namespace xt {
 
+/// How a token knows its place: angles of queries and keys, a learned vector added to its
+/// embedding, or a bias inside attention (ALiBi), which costs nothing.
+enum class Position : std::uint8_t { rotary, learned, biased };
+
 /// A decoder-only transformer.
 struct Architecture {
   std::string model_type;
@@ -18,10 +22,14 @@ struct Architecture {
   std::int64_t num_key_value_heads = 0;
   std::int64_t head_dim = 0;
   std::int64_t intermediate_size = 0;  ///< ffn width of dense layers
-  double rms_norm_eps = 1e-6;
+  double rms_norm_eps = 1e-6;          ///< of LayerNorm too, where that is the norm
   double rope_theta = 1e6;
   bool tie_word_embeddings = false;
   bool has_qk_norm = false;
+  bool has_layer_norm = false;  ///< without biases; else RMSNorm
+  bool has_gated_ffn = true;    ///< SwiGLU; else GELU between two products
+  Position position = Position::rotary;
+  std::int64_t max_position_embeddings = 0;  ///< rows of the table of learned positions
 
   std::int64_t num_experts = 0;  ///< 0 in a dense model
   std::int64_t num_experts_per_tok = 0;

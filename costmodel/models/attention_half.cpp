@@ -26,8 +26,10 @@ AttentionHalf::AttentionHalf(BlockWriter& write, const Architecture& model,
       D_(model.head_dim),
       sp_(options.sequence_parallel),
       width_(width(options.dtype)),
+      has_rope_(model.position == Position::rotary),
+      norm_(norm_of(model)),
       v_(values) {
-  table_ = write.value({T_, D_, 1}, ValueRole::rope_table);
+  if (has_rope_) table_ = write.value({T_, D_, 1}, ValueRole::rope_table);
   boundaries_ = write.value({all_tokens() + 1, 1, 1}, ValueRole::boundaries);
   const GraphParameter input_norm =
       write.parameter({E_, 1, 1}, false, {vector_piece("input_layernorm.weight", E_)});
@@ -142,24 +144,26 @@ void AttentionHalf::attend_backward(ValueId d_o) {
 }
 
 void AttentionHalf::forward() {
-  input_rstd_ = write_.value({T_, 1, 1}, DType::fp32);
+  input_rstd_ = write_.value({T_, norm_.moments, 1}, DType::fp32);
   h_ = write_.value({T_, E_, 1});
   o_ = write_.value({T_, H_, D_});
   lse_ = write_.value({all_tokens(), query_heads(), 1}, DType::fp32);
   v_.attended = write_.value({T_, E_, 1});
-  post_rstd_ = write_.value({T_, 1, 1}, DType::fp32);
+  post_rstd_ = write_.value({T_, norm_.moments, 1}, DType::fp32);
   v_.normed = write_.value({T_, E_, 1});
 
-  write_.forward(Kernel::rms_norm, "input_norm", {T_, E_}, {v_.x, input_norm_}, {h_, input_rstd_});
+  write_.forward(norm_.forward, "input_norm", {T_, E_}, {v_.x, input_norm_}, {h_, input_rstd_});
   project(q_, "q_proj");
   project(k_, "k_proj");
   project(value_, "v_proj");
-  write_.forward(Kernel::rope, "rope", {T_, H_, D_}, {table_}, {normalised(q_)});
-  write_.forward(Kernel::rope, "rope", {T_, K_, D_}, {table_}, {normalised(k_)});
+  if (has_rope_) {
+    write_.forward(Kernel::rope, "rope", {T_, H_, D_}, {table_}, {normalised(q_)});
+    write_.forward(Kernel::rope, "rope", {T_, K_, D_}, {table_}, {normalised(k_)});
+  }
   attend();
   write_.forward(Kernel::matmul, "o_proj", {T_, E_, H_ * D_}, {o_, wo_}, {v_.attended});
   write_.forward(Kernel::add, "residual", {T_ * E_}, {v_.x}, {v_.attended});
-  write_.forward(Kernel::rms_norm, "post_norm", {T_, E_}, {v_.attended, post_norm_},
+  write_.forward(norm_.forward, "post_norm", {T_, E_}, {v_.attended, post_norm_},
                  {v_.normed, post_rstd_});
 }
 
@@ -178,7 +182,7 @@ void AttentionHalf::project_backward(const Projection& p, std::string_view part,
 // value with role input_gradient.
 void AttentionHalf::backward() {
   const ValueId d_attended = write_.value({T_, E_, 1});
-  write_.backward(Kernel::rms_norm_backward, "post_norm", {T_, E_},
+  write_.backward(norm_.backward, "post_norm", {T_, E_},
                   {v_.dnormed, v_.attended, post_norm_, post_rstd_},
                   {d_attended, post_norm_gradient_});
   write_.backward(Kernel::add, "residual", {T_ * E_}, {v_.dy}, {d_attended});
@@ -188,14 +192,16 @@ void AttentionHalf::backward() {
   write_.backward(Kernel::matmul_weight_backward, "o_proj", {T_, E_, H_ * D_}, {d_attended, o_},
                   {wo_gradient_});
   attend_backward(d_o);
-  write_.backward(Kernel::rope_backward, "rope", {T_, H_, D_}, {table_}, {gradient(q_)});
-  write_.backward(Kernel::rope_backward, "rope", {T_, K_, D_}, {table_}, {gradient(k_)});
+  if (has_rope_) {
+    write_.backward(Kernel::rope_backward, "rope", {T_, H_, D_}, {table_}, {gradient(q_)});
+    write_.backward(Kernel::rope_backward, "rope", {T_, K_, D_}, {table_}, {gradient(k_)});
+  }
   v_.dnormed = write_.value({T_, E_, 1});
   project_backward(q_, "q_proj", true);
   project_backward(k_, "k_proj", false);
   project_backward(value_, "v_proj", false);
   const ValueId dx = write_.value({T_, E_, 1}, ValueRole::input_gradient);
-  write_.backward(Kernel::rms_norm_backward, "input_norm", {T_, E_},
+  write_.backward(norm_.backward, "input_norm", {T_, E_},
                   {v_.dnormed, v_.x, input_norm_, input_rstd_}, {dx, input_norm_gradient_});
   write_.backward(Kernel::add, "residual", {T_ * E_}, {d_attended}, {dx});
 }

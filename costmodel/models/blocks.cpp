@@ -21,11 +21,16 @@ void write_layer(BlockWriter& write, const Architecture& model, const GraphOptio
   if (is_sparse) {
     write_layer(std::move(attention), RoutedHalf(write, model, options, values));
   } else {
-    write_layer(std::move(attention), DenseHalf(write, model, options.tokens, values));
+    write_layer(std::move(attention), DenseHalf(write, model, options, values));
   }
 }
 
 }  // namespace
+
+NormKernels norm_of(const Architecture& model) {
+  if (!model.has_layer_norm) return {};
+  return {Kernel::layer_norm, Kernel::layer_norm_backward, 2};
+}
 
 Block decoder_block(OpGraph& graph, const Architecture& model, const GraphOptions& options,
                     bool is_sparse) {

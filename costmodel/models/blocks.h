@@ -19,6 +19,9 @@ namespace xt {
 Block decoder_block(OpGraph& graph, const Architecture& model, const GraphOptions& options,
                     bool is_sparse);
 
+/// The norm of `model`.
+NormKernels norm_of(const Architecture& model);
+
 /// What the halves of a layer hand to each other.
 struct LayerValues {
   ValueId x;         ///< layer input [T,E]
@@ -64,6 +67,8 @@ class AttentionHalf {
 
   BlockWriter& write_;
   std::int64_t T_, E_, H_, K_, D_, sp_, width_;
+  bool has_rope_;
+  NormKernels norm_;
   LayerValues& v_;
   Operands seen_{};
   ValueId seen_o_{};
@@ -113,22 +118,38 @@ class MlaHalf {
   Linear q_a_{}, q_b_{}, kv_a_{}, kv_b_{}, o_{};
 };
 
-/// Writes forward and backward of a dense SwiGLU ffn.
+/// Writes forward and backward of a dense ffn: SwiGLU, or GELU between two products. The two first
+/// products of SwiGLU are one where the engine fuses them; else its activation is one kernel if
+/// compiled and two if not.
 ///
 /// Source:  Shazeer 2020, "GLU Variants Improve Transformer", eq. 5
 class DenseHalf {
  public:
-  DenseHalf(BlockWriter& write, const Architecture& model, std::int64_t tokens,
+  DenseHalf(BlockWriter& write, const Architecture& model, const GraphOptions& options,
             LayerValues& values);
   void forward();
   void backward();
 
  private:
+  struct Linear {
+    GraphParameter weight;
+    std::int64_t rows, columns;
+    std::string part;
+    ValueId y{}, dy{};
+  };
+  Linear linear(std::string name, std::int64_t rows, std::int64_t columns,
+                std::vector<Piece> pieces = {});
+  bool is_split() const { return first_.size() > 1; }
+  void activate();
+  void activate_backward(ValueId d_act);
+
   BlockWriter& write_;
   std::int64_t T_, E_, F_;
+  bool is_gated_, is_compiled_;
   LayerValues& v_;
-  ValueId gate_up_weight_{}, gate_up_gradient_{}, down_weight_{}, down_gradient_{}, gate_up_{},
-      act_{};
+  std::vector<Linear> first_;  ///< gate and up, or both as one, or the only one
+  Linear down_{};
+  ValueId silu_{}, act_{};
 };
 
 /// Writes forward and backward of a routed SwiGLU ffn, with the exchange of rows when experts are

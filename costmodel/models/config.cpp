@@ -13,18 +13,28 @@
 namespace xt {
 namespace {
 
-constexpr std::array<Family, 4> rows = {{
+// Columns: norms of query and key, experts, latent attention, GPT style, executed.
+constexpr std::array<Family, 6> rows = {{
     {"qwen3", "dense decoder with grouped query attention and norms of query and key", true, false,
-     false, true},
-    {"qwen3_moe", "the same with a routed ffn", true, true, false, true},
+     false, false, true},
+    {"qwen3_moe", "the same with a routed ffn", true, true, false, false, true},
+    {"llama", "dense decoder with grouped query attention", false, false, false, false, false},
+    {"mpt", "GPT style: LayerNorm, GELU, learned positions or ALiBi, no biases", false, false,
+     false, true, false},
     {"deepseek_v3", "latent attention, routed and shared experts, leading dense layers", false,
-     true, true, false},
-    {"kimi_k2", "as deepseek_v3", false, true, true, false},
+     true, true, false, false},
+    {"kimi_k2", "as deepseek_v3", false, true, true, false, false},
 }};
 
 }  // namespace
 
 std::span<const Family> families() { return rows; }
+
+void Family::shape(Architecture& architecture) const {
+  architecture.has_qk_norm = has_qk_norm;
+  architecture.has_layer_norm = is_gpt;
+  architecture.has_gated_ffn = !is_gpt;
+}
 
 const Family& family_of(const Architecture& architecture) {
   const auto found = std::ranges::find(rows, architecture.model_type, &Family::model_type);
@@ -38,7 +48,8 @@ void ModelConfig::check(Reader& reader) {
   a.head_dim = head_dim_.value_or(a.hidden_size / a.num_attention_heads);
   for (const Family& family : rows) {
     if (family.model_type != a.model_type) continue;
-    a.has_qk_norm = family.has_qk_norm;
+    family.shape(a);
+    if (family.is_gpt) check_mpt(reader);
     check_latent(reader, family);
     if (family.has_experts && a.num_experts == 0)
       reader.problem("model_type", "a " + a.model_type + " model needs num_experts");
@@ -46,6 +57,9 @@ void ModelConfig::check(Reader& reader) {
       reader.problem("num_experts", "a " + a.model_type + " model has no experts");
   }
   a.num_key_value_heads = key_value_heads_.value_or(a.num_attention_heads);
+  if (a.position == Position::rotary && a.head_dim % 2 != 0)
+    reader.problem("head_dim",
+                   fmt::format("head_dim is {}, rotary angles need an even size", a.head_dim));
   check_shapes(reader);
   check_variants(reader);
 }
@@ -68,6 +82,34 @@ void ModelConfig::check_latent(Reader& reader, const Family& family) {
                    fmt::format("not supported: experts in every {} layers", *moe_layer_freq_));
 }
 
+// Source: MosaicML llm-foundry, models/mpt/configuration_mpt.py, for the defaults
+void ModelConfig::check_mpt(Reader& reader) {
+  Architecture& a = architecture;
+  const MptAttention attention = mpt_attention_.value_or(MptAttention{});
+  const auto refuse = [&](std::string_view key, bool is_set, std::string_view what) {
+    if (is_set) reader.problem(key, fmt::format("not supported: {}", what));
+  };
+  a.intermediate_size = expansion_ratio_.value_or(4) * a.hidden_size;
+  a.tie_word_embeddings = true;
+  const bool has_alibi = attention.alibi.value_or(false);
+  a.position = !has_alibi && learned_pos_emb_.value_or(true) ? Position::learned : Position::biased;
+  if (a.num_attention_heads < 1) return;
+  if (a.hidden_size % a.num_attention_heads != 0)
+    reader.problem("n_heads", fmt::format("d_model {} is not divisible by {} heads", a.hidden_size,
+                                          a.num_attention_heads));
+  refuse("no_bias", !no_bias_.value_or(false), "biases of products and norms");
+  refuse("emb_pdrop", embedding_dropout_.value_or(0) > 0, "dropout of the embedding");
+  refuse("resid_pdrop", residual_dropout_.value_or(0) > 0, "dropout of what layers add");
+  refuse("attn_config.qk_ln", attention.qk_ln.value_or(false), "norms of query and key");
+  refuse("attn_config.attn_pdrop", attention.attn_pdrop.value_or(0) > 0, "dropout of attention");
+  refuse("attn_config.clip_qkv",
+         attention.clip_qkv && attention.clip_qkv->kind != Node::Kind::nothing,
+         "clipped queries, keys and values");
+  refuse("attn_config.attn_type",
+         attention.attn_type.value_or("multihead_attention") != "multihead_attention",
+         "keys and values that heads share");
+}
+
 void ModelConfig::check_shapes(Reader& reader) const {
   const Architecture& a = architecture;
   if (a.num_attention_heads % a.num_key_value_heads != 0)
@@ -76,9 +118,6 @@ void ModelConfig::check_shapes(Reader& reader) const {
                                a.num_attention_heads, a.num_key_value_heads),
                    fmt::format("num_attention_heads is {}, set at line {}", a.num_attention_heads,
                                reader.line_of("num_attention_heads")));
-  if (a.head_dim % 2 != 0)
-    reader.problem("head_dim",
-                   fmt::format("head_dim is {}, rotary angles need an even size", a.head_dim));
   if (!a.is_moe()) return;
   if (a.num_experts_per_tok < 1 || a.num_experts_per_tok > a.num_experts)
     reader.problem(
@@ -104,7 +143,7 @@ void ModelConfig::check_variants(Reader& reader) const {
   refuse("use_sliding_window", use_sliding_window_.value_or(false), "sliding windows");
   refuse("attention_dropout", attention_dropout_.value_or(0) > 0, "dropout of attention");
   // Scaling changes the angles, not what they cost: it matters to who executes.
-  if (!architecture.has_mla())
+  if (family_of(architecture).is_executed)
     refuse("rope_scaling", is_something(rope_scaling_), "scaled rotary angles");
   refuse("quantization_config", is_something(quantization_config_), "quantized weights");
 }

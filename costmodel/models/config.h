@@ -20,7 +20,11 @@ struct Family {
   bool has_qk_norm;
   bool has_experts;
   bool has_mla;
+  bool is_gpt;       ///< LayerNorm, GELU, positions that are learned or a bias of attention
   bool is_executed;  ///< by xt-run
+
+  /// Sets what all models of the family have in common.
+  void shape(Architecture& architecture) const;
 };
 
 /// All families.
@@ -43,6 +47,10 @@ struct ModelConfig {
 
  private:
   template <typename Archive>
+  void describe_sizes(Archive& archive);
+  template <typename Archive>
+  void describe_mpt(Archive& archive);
+  template <typename Archive>
   void describe_deepseek(Archive& archive);
   template <typename Archive>
   void describe_variants(Archive& archive);
@@ -51,7 +59,23 @@ struct ModelConfig {
   void check_shapes(Reader& reader) const;
   void check_variants(Reader& reader) const;
   void check_latent(Reader& reader, const Family& family);
+  void check_mpt(Reader& reader);
 
+  // Keys of MPT's attn_config.
+  struct MptAttention {
+    std::optional<bool> alibi, qk_ln;
+    std::optional<std::string> attn_type;
+    std::optional<double> attn_pdrop;
+    std::optional<Node> clip_qkv, ignored;
+
+    template <typename Archive>
+    void describe(Archive& archive);
+  };
+
+  std::optional<std::int64_t> expansion_ratio_;
+  std::optional<bool> no_bias_, learned_pos_emb_;
+  std::optional<double> embedding_dropout_, residual_dropout_;
+  std::optional<MptAttention> mpt_attention_;
   std::optional<std::int64_t> key_value_heads_, head_dim_;
   std::optional<std::string> hidden_act_;
   std::optional<bool> attention_bias_, mlp_bias_, use_sliding_window_;
@@ -67,6 +91,19 @@ void ModelConfig::describe(Archive& archive) {
   for (const Family& family : families()) types.push_back(family.model_type);
   archive.field("model_type", a.model_type, "Family of the model").one_of(types);
   archive.field("vocab_size", a.vocab_size, "Rows of the embedding").at_least(2);
+  if (a.model_type == "mpt") {
+    describe_mpt(archive);
+  } else {
+    describe_sizes(archive);
+    describe_deepseek(archive);
+    describe_variants(archive);
+  }
+  describe_without_cost(archive);
+}
+
+template <typename Archive>
+void ModelConfig::describe_sizes(Archive& archive) {
+  Architecture& a = architecture;
   archive.field("hidden_size", a.hidden_size, "Width of the model").at_least(1);
   archive.field("num_hidden_layers", a.num_hidden_layers, "Decoder layers").at_least(1);
   archive.field("num_attention_heads", a.num_attention_heads, "Query heads").at_least(1);
@@ -90,9 +127,38 @@ void ModelConfig::describe(Archive& archive) {
   archive.field("decoder_sparse_step", a.decoder_sparse_step, "Every how many layers has experts")
       .optional()
       .at_least(1);
-  describe_deepseek(archive);
-  describe_variants(archive);
-  describe_without_cost(archive);
+}
+
+template <typename Archive>
+void ModelConfig::MptAttention::describe(Archive& archive) {
+  archive.field("alibi", alibi, "A bias of attention instead of positions");
+  archive.field("qk_ln", qk_ln, "Norms of query and key");
+  archive.field("attn_type", attn_type, "Heads that share keys and values");
+  archive.field("attn_pdrop", attn_pdrop, "Dropout of attention");
+  archive.field("clip_qkv", clip_qkv, "Bound on queries, keys and values");
+  for (const std::string_view key :
+       {"alibi_bias_max", "attn_impl", "attn_uses_sequence_id", "prefix_lm", "softmax_scale"})
+    archive.field(key, ignored, "Without effect on a step's cost");
+}
+
+// The names of MosaicML's own configuration.
+template <typename Archive>
+void ModelConfig::describe_mpt(Archive& archive) {
+  Architecture& a = architecture;
+  archive.field("d_model", a.hidden_size, "Width of the model").at_least(1);
+  archive.field("n_layers", a.num_hidden_layers, "Decoder layers").at_least(1);
+  archive.field("n_heads", a.num_attention_heads, "Heads").at_least(1);
+  archive.field("max_seq_len", a.max_position_embeddings, "Positions of the table").at_least(1);
+  archive.field("expansion_ratio", expansion_ratio_, "Ffn width over that of the model")
+      .at_least(1);
+  archive.field("attn_config", mpt_attention_, "Attention");
+  archive.field("no_bias", no_bias_, "Products and norms without biases");
+  archive.field("learned_pos_emb", learned_pos_emb_, "A learned vector for every position");
+  archive.field("emb_pdrop", embedding_dropout_, "Dropout of the embedding");
+  archive.field("resid_pdrop", residual_dropout_, "Dropout of what layers add");
+  for (const std::string_view key :
+       {"embedding_fraction", "init_config", "init_device", "logit_scale", "norm_type", "verbose"})
+    archive.field(key, ignored_, "Without effect on a step's cost");
 }
 
 template <typename Archive>

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "costmodel/models/blocks.h"
+#include "costmodel/models/eager_kernels.h"
 #include "costmodel/models/fp8_products.h"
 
 namespace xt {
@@ -23,6 +24,23 @@ Piece whole(std::string name, std::int64_t rows, std::int64_t columns) {
   return {std::move(name), {rows, columns, 1}, 2, -1, 0};
 }
 
+// A learned vector for every position, added to what the token stands for.
+//
+// Source: Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training", §4.1
+void build_positions(BlockWriter& write, const Architecture& model, std::int64_t T, ValueId y,
+                     ValueId dy) {
+  const std::int64_t E = model.hidden_size, S = model.max_position_embeddings;
+  const ValueId positions = write.value({T, 1, 1}, ValueRole::positions);
+  const ValueId added = write.value({T, E, 1});
+  const GraphParameter table =
+      write.parameter({S, E, 1}, false, {whole("embed_positions.weight", S, E)});
+  write.forward(Kernel::embedding, "positions", {T, E, S}, {positions, table.value}, {added});
+  write.forward(Kernel::add, "positions", {T * E}, {added}, {y});
+  write.backward(Kernel::fill_zero, "positions", {S * E}, {}, {table.gradient});
+  write.backward(Kernel::embedding_backward, "positions", {T, E, S}, {dy, positions},
+                 {table.gradient});
+}
+
 void build_embedding(OpGraph& graph, const Architecture& model) {
   graph.embedding.prefix = "model.";
   BlockWriter write(graph, graph.embedding);
@@ -33,6 +51,7 @@ void build_embedding(OpGraph& graph, const Architecture& model) {
   const GraphParameter weight =
       write.parameter({V, E, 1}, false, {whole("embed_tokens.weight", V, E)});
   write.forward(Kernel::embedding, "embed", {T, E, V}, {tokens, weight.value}, {y});
+  if (model.position == Position::learned) build_positions(write, model, T, y, dy);
   if (!model.tie_word_embeddings)
     write.backward(Kernel::fill_zero, "embed", {V * E}, {}, {weight.gradient});
   write.backward(Kernel::embedding_backward, "embed", {T, E, V}, {dy, tokens}, {weight.gradient});
@@ -55,7 +74,9 @@ OpGraph build_decoder(const Architecture& model, const GraphOptions& options) {
   graph.width = model.hidden_size;
   graph.vocabulary = model.vocab_size;
   graph.routed_rows = options.tokens * model.num_experts_per_tok;
-  graph.head_dim = model.has_mla() ? model.qk_rope_head_dim : model.head_dim;
+  if (model.position == Position::rotary)
+    graph.rotary_size = model.has_mla() ? model.qk_rope_head_dim : model.head_dim;
+  graph.norm = norm_of(model);
   graph.dtype = options.dtype;
   graph.ties_embedding = model.tie_word_embeddings;
   graph.constants = {model.rms_norm_eps, model.rope_theta, model.norm_topk_prob};
@@ -67,6 +88,7 @@ OpGraph build_decoder(const Architecture& model, const GraphOptions& options) {
     if (!kind) {
       kind = static_cast<std::uint16_t>(graph.decoder.size());
       graph.decoder.push_back(decoder_block(graph, model, options, is_sparse));
+      if (!options.is_compiled) use_eager_kernels(graph, graph.decoder.back());
       if (options.has_fp8_products) use_fp8_products(graph, graph.decoder.back());
     }
     graph.layers.push_back(*kind);

@@ -4,44 +4,94 @@
 
 namespace xt {
 
-DenseHalf::DenseHalf(BlockWriter& write, const Architecture& model, std::int64_t tokens,
+DenseHalf::DenseHalf(BlockWriter& write, const Architecture& model, const GraphOptions& options,
                      LayerValues& values)
-    : write_(write), T_(tokens), E_(model.hidden_size), F_(model.intermediate_size), v_(values) {
-  const GraphParameter gate_up =
-      write.parameter({2 * F_, E_, 1}, false,
-                      {{"mlp.gate_proj.weight", {F_, E_, 1}, 2, -1, 0},
-                       {"mlp.up_proj.weight", {F_, E_, 1}, 2, -1, F_ * E_}});
-  gate_up_weight_ = gate_up.value;
-  gate_up_gradient_ = gate_up.gradient;
-  const GraphParameter down =
-      write.parameter({E_, F_, 1}, false, {{"mlp.down_proj.weight", {E_, F_, 1}, 2, -1, 0}});
-  down_weight_ = down.value;
-  down_gradient_ = down.gradient;
+    : write_(write),
+      T_(options.tokens),
+      E_(model.hidden_size),
+      F_(model.intermediate_size),
+      is_gated_(model.has_gated_ffn),
+      is_compiled_(options.is_compiled),
+      v_(values) {
+  if (is_gated_ && options.fuses_gate_up) {
+    first_.push_back(linear("gate_up_proj", 2 * F_, E_,
+                            {{"mlp.gate_proj.weight", {F_, E_, 1}, 2, -1, 0},
+                             {"mlp.up_proj.weight", {F_, E_, 1}, 2, -1, F_ * E_}}));
+  } else {
+    if (is_gated_) first_.push_back(linear("gate_proj", F_, E_));
+    first_.push_back(linear("up_proj", F_, E_));
+  }
+  down_ = linear("down_proj", E_, F_);
+}
+
+DenseHalf::Linear DenseHalf::linear(std::string name, std::int64_t rows, std::int64_t columns,
+                                    std::vector<Piece> pieces) {
+  if (pieces.empty()) pieces = {{"mlp." + name + ".weight", {rows, columns, 1}, 2, -1, 0}};
+  const GraphParameter weight = write_.parameter({rows, columns, 1}, false, std::move(pieces));
+  return {weight, rows, columns, std::move(name)};
+}
+
+void DenseHalf::activate() {
+  act_ = write_.value({T_, F_, 1});
+  const ValueId x = first_.front().y;
+  if (!is_gated_) {
+    write_.forward(Kernel::gelu, "activation", {T_, F_}, {x}, {act_});
+  } else if (!is_split()) {
+    write_.forward(Kernel::swiglu, "activation", {T_, F_}, {x}, {act_});
+  } else if (is_compiled_) {
+    write_.forward(Kernel::silu_multiply, "activation", {T_, F_}, {x, first_.back().y}, {act_});
+  } else {
+    silu_ = write_.value({T_, F_, 1});
+    write_.forward(Kernel::silu, "activation", {T_ * F_}, {x}, {silu_});
+    write_.forward(Kernel::multiply, "activation", {T_ * F_}, {silu_, first_.back().y}, {act_});
+  }
+}
+
+void DenseHalf::activate_backward(ValueId d_act) {
+  for (Linear& of : first_) of.dy = write_.value({T_, of.rows, 1});
+  const ValueId x = first_.front().y, dx = first_.front().dy;
+  if (!is_gated_) {
+    write_.backward(Kernel::gelu_backward, "activation", {T_, F_}, {d_act, x}, {dx});
+  } else if (!is_split()) {
+    write_.backward(Kernel::swiglu_backward, "activation", {T_, F_}, {d_act, x}, {dx});
+  } else if (is_compiled_) {
+    write_.backward(Kernel::silu_multiply_backward, "activation", {T_, F_},
+                    {d_act, x, first_.back().y}, {dx, first_.back().dy});
+  } else {
+    const ValueId d_silu = write_.value({T_, F_, 1});
+    const Extent n = T_ * F_;
+    write_.backward(Kernel::multiply, "activation", {n}, {d_act, silu_}, {first_.back().dy});
+    write_.backward(Kernel::multiply, "activation", {n}, {d_act, first_.back().y}, {d_silu});
+    write_.backward(Kernel::silu_backward, "activation", {n}, {d_silu, x}, {dx});
+  }
 }
 
 void DenseHalf::forward() {
-  gate_up_ = write_.value({T_, 2 * F_, 1});
-  act_ = write_.value({T_, F_, 1});
-  write_.forward(Kernel::matmul, "gate_up_proj", {T_, 2 * F_, E_}, {v_.normed, gate_up_weight_},
-                 {gate_up_});
-  write_.forward(Kernel::swiglu, "activation", {T_, F_}, {gate_up_}, {act_});
-  write_.forward(Kernel::matmul, "down_proj", {T_, E_, F_}, {act_, down_weight_}, {v_.y});
+  for (Linear& of : first_) {
+    of.y = write_.value({T_, of.rows, 1});
+    write_.forward(Kernel::matmul, of.part, {T_, of.rows, E_}, {v_.normed, of.weight.value},
+                   {of.y});
+  }
+  activate();
+  write_.forward(Kernel::matmul, down_.part, {T_, E_, F_}, {act_, down_.weight.value}, {v_.y});
   write_.forward(Kernel::add, "residual", {T_ * E_}, {v_.attended}, {v_.y});
 }
 
 void DenseHalf::backward() {
   const ValueId d_act = write_.value({T_, F_, 1});
-  const ValueId d_gate_up = write_.value({T_, 2 * F_, 1});
   v_.dnormed = write_.value({T_, E_, 1});
-  write_.backward(Kernel::matmul_input_backward, "down_proj", {T_, E_, F_}, {v_.dy, down_weight_},
-                  {d_act});
-  write_.backward(Kernel::matmul_weight_backward, "down_proj", {T_, E_, F_}, {v_.dy, act_},
-                  {down_gradient_});
-  write_.backward(Kernel::swiglu_backward, "activation", {T_, F_}, {d_act, gate_up_}, {d_gate_up});
-  write_.backward(Kernel::matmul_input_backward, "gate_up_proj", {T_, 2 * F_, E_},
-                  {d_gate_up, gate_up_weight_}, {v_.dnormed});
-  write_.backward(Kernel::matmul_weight_backward, "gate_up_proj", {T_, 2 * F_, E_},
-                  {d_gate_up, v_.normed}, {gate_up_gradient_});
+  write_.backward(Kernel::matmul_input_backward, down_.part, {T_, E_, F_},
+                  {v_.dy, down_.weight.value}, {d_act});
+  write_.backward(Kernel::matmul_weight_backward, down_.part, {T_, E_, F_}, {v_.dy, act_},
+                  {down_.weight.gradient});
+  activate_backward(d_act);
+  for (const Linear& of : first_) {
+    const bool is_first = &of == &first_.front();
+    write_.backward(is_first ? Kernel::matmul_input_backward : Kernel::matmul_input_backward_add,
+                    of.part, {T_, of.rows, E_}, {of.dy, of.weight.value}, {v_.dnormed});
+    write_.backward(Kernel::matmul_weight_backward, of.part, {T_, of.rows, E_}, {of.dy, v_.normed},
+                    {of.weight.gradient});
+  }
 }
 
 }  // namespace xt

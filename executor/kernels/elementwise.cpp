@@ -1,4 +1,4 @@
-// Kernels that read each element about once: embedding, residual, activation, zeroing, conversion.
+// Kernels that read each element about once: embedding, residual, zeroing, conversion.
 
 #include <cstring>
 
@@ -60,67 +60,6 @@ void add(const KernelCall& call) {
   });
 }
 
-// Source: Shazeer 2020, "GLU Variants Improve Transformer", eq. 5
-template <typename T>
-XT_PER_INSTRUCTION_SET void swiglu_rows(const T* gate_up, std::int64_t F, std::int64_t begin,
-                                        std::int64_t end, T* act) {
-  for (std::int64_t row = begin; row < end; ++row) {
-    const T* gate = gate_up + row * 2 * F;
-    const T* up = gate + F;
-    T* out = act + row * F;
-#pragma omp simd
-    for (std::int64_t i = 0; i < F; ++i) {
-      const float g = wide(gate[i]);
-      put(out[i], g * sigmoid(g) * wide(up[i]));
-    }
-  }
-}
-
-// d/dg (g·s(g)) = s · (1 + g·(1 − s)), s the sigmoid of g.
-template <typename T>
-XT_PER_INSTRUCTION_SET void swiglu_backward_rows(const T* dact, const T* gate_up, std::int64_t F,
-                                                 std::int64_t begin, std::int64_t end,
-                                                 T* dgate_up) {
-  for (std::int64_t row = begin; row < end; ++row) {
-    const T* gate = gate_up + row * 2 * F;
-    const T* up = gate + F;
-    const T* d = dact + row * F;
-    T* dgate = dgate_up + row * 2 * F;
-    T* dup = dgate + F;
-#pragma omp simd
-    for (std::int64_t i = 0; i < F; ++i) {
-      const float g = wide(gate[i]), s = sigmoid(g), dy = wide(d[i]);
-      put(dgate[i], dy * wide(up[i]) * (s * (1.0f + g * (1.0f - s))));
-      put(dup[i], dy * (g * s));
-    }
-  }
-}
-
-void swiglu(const KernelCall& call) {
-  const std::int64_t T = call.extent(0), F = call.extent(1);
-  with_element_of(call.inputs[0], [&](auto element) {
-    using Element = decltype(element);
-    const auto* gate_up = elements<Element>(call.inputs[0], T * 2 * F);
-    auto* act = writable<Element>(call.outputs[0], T * F);
-    for_rows(T, F, [&](std::int64_t begin, std::int64_t end) {
-      swiglu_rows(gate_up, F, begin, end, act);
-    });
-  });
-}
-
-void swiglu_backward(const KernelCall& call) {
-  const std::int64_t T = call.extent(0), F = call.extent(1);
-  with_element_of(call.inputs[0], [&](auto element) {
-    using Element = decltype(element);
-    const auto* dact = elements<Element>(call.inputs[0], T * F);
-    const auto* gate_up = elements<Element>(call.inputs[1], T * 2 * F);
-    auto* dgate_up = writable<Element>(call.outputs[0], T * 2 * F);
-    for_rows(T, F, [&](std::int64_t begin, std::int64_t end) {
-      swiglu_backward_rows(dact, gate_up, F, begin, end, dgate_up);
-    });
-  });
-}
-
 void fill_zero(const KernelCall& call) {
   const at::Tensor& x = call.outputs[0];
   XT_CHECK(x.numel() == call.extent(0) && x.is_contiguous(), x.numel(), call.extent(0));
@@ -139,8 +78,6 @@ void enter_elementwise(KernelTable& table) {
   entry(table, Kernel::embedding) = embedding;
   entry(table, Kernel::embedding_backward) = embedding_backward;
   entry(table, Kernel::add) = add;
-  entry(table, Kernel::swiglu) = swiglu;
-  entry(table, Kernel::swiglu_backward) = swiglu_backward;
   entry(table, Kernel::fill_zero) = fill_zero;
   entry(table, Kernel::cast) = cast;
 }

@@ -11,10 +11,14 @@ inline KernelFunction& entry(KernelTable& table, Kernel kernel) {
   return table[static_cast<std::size_t>(kernel)];
 }
 
-/// Enters embedding, residual, activation, zeroing and conversion.
+/// Enters embedding, residual, zeroing and conversion.
 void enter_elementwise(KernelTable& table);
+/// Enters SwiGLU, its parts, and GELU.
+void enter_activations(KernelTable& table);
 /// Enters RMSNorm and its backward.
 void enter_norms(KernelTable& table);
+/// Enters LayerNorm and its backward.
+void enter_layer_norm(KernelTable& table);
 /// Enters matrix products.
 void enter_matmul(KernelTable& table);
 /// Enters rotary position embedding.

@@ -26,7 +26,9 @@ bool is_computed(KernelClass of) {
 KernelTable cpu_kernels() {
   KernelTable table{};
   enter_elementwise(table);
+  enter_activations(table);
   enter_norms(table);
+  enter_layer_norm(table);
   enter_matmul(table);
   enter_rope(table);
   enter_attention(table);

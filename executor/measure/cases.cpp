@@ -88,8 +88,8 @@ std::vector<Plan> attentions() {
 }
 
 std::vector<Plan> layer_kernels() {
-  const std::vector<std::string> norm_axes = {"T", "E"}, rope_axes = {"T", "H", "D"},
-                                 embedding_axes = {"T", "E", "V"};
+  const std::vector<std::string> norm_axes = {"T", "E"}, ffn_axes = {"T", "F"},
+                                 rope_axes = {"T", "H", "D"}, embedding_axes = {"T", "E", "V"};
   const Grid norm_quick = {{512, 2048, 8192}, {64, 256}};
   const Grid norm_full = {{256, 1024, 4096, 16384}, {64, 256, 1024}};
   const Grid rope_quick = {{512, 2048, 4096}, {2, 4}, {64}};
@@ -106,6 +106,12 @@ std::vector<Plan> layer_kernels() {
   return {
       {Kernel::rms_norm, norm_axes, {1, 8}, norm_quick, norm_full},
       {Kernel::rms_norm_backward, norm_axes, {1, 8}, norm_quick, norm_full},
+      {Kernel::layer_norm, norm_axes, {1, 8}, norm_quick, norm_full},
+      {Kernel::layer_norm_backward, norm_axes, {1, 8}, norm_quick, norm_full},
+      {Kernel::silu_multiply, ffn_axes, {1, 8}, norm_quick, norm_full},
+      {Kernel::silu_multiply_backward, ffn_axes, {1, 8}, norm_quick, norm_full},
+      {Kernel::gelu, ffn_axes, {1, 8}, norm_quick, norm_full},
+      {Kernel::gelu_backward, ffn_axes, {1, 8}, norm_quick, norm_full},
       {Kernel::rope_table,
        {"T", "D"},
        {1, 8},
@@ -157,8 +163,8 @@ std::vector<Plan> flat_kernels() {
   const Grid quick = {{4096, 65536, 262144, 1048576, 4194304}};
   const Grid full = {{1024, 4096, 16384, 65536, 262144, 1048576, 4194304}};
   std::vector<Plan> plans;
-  for (const Kernel kernel :
-       {Kernel::add, Kernel::fill_zero, Kernel::square_sum, Kernel::clip, Kernel::adamw})
+  for (const Kernel kernel : {Kernel::add, Kernel::fill_zero, Kernel::square_sum, Kernel::clip,
+                              Kernel::adamw, Kernel::silu, Kernel::silu_backward, Kernel::multiply})
     plans.push_back({kernel, {"elements"}, {1}, quick, full});
   plans.push_back({Kernel::cast, {"n"}, {1, 8}, quick, full, cast_extents});
   return plans;

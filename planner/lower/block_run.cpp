@@ -48,15 +48,15 @@ MemoryCategory Lowering::category(const BlockRun& run, ValueId id) const {
   const GraphValue& value = run.block.graph->values[at(id)];
   if (value.role == ValueRole::output) return MemoryCategory::saved_activations;
   if (run.layer < 0 || !run.block.is_saved[at(id)]) return MemoryCategory::recomputed_layer;
-  const bool keeps_this = value.is_recorded && !rules_.recomputes_whole_layer;
-  return keeps_this || !is_recomputed(run.layer) ? MemoryCategory::saved_activations
-                                                 : MemoryCategory::recomputed_layer;
+  return run.block.is_kept[at(id)] || !is_recomputed(run.layer) ? MemoryCategory::saved_activations
+                                                                : MemoryCategory::recomputed_layer;
 }
 
 BufferId Lowering::make_value(const BlockRun& run, ValueId id) {
   const GraphValue& value = run.block.graph->values[at(id)];
   const MicroBatch& micro_batch = micro_batches_[static_cast<std::size_t>(run.micro_batch)];
   if (value.role == ValueRole::tokens) return micro_batch.tokens;
+  if (value.role == ValueRole::positions) return micro_batch.positions;
   if (value.role == ValueRole::boundaries) return micro_batch.boundaries;
   if (value.role == ValueRole::rope_table) return micro_batch.table;
   XT_CHECK(value.role != ValueRole::parameter && value.role != ValueRole::parameter_gradient,
@@ -140,10 +140,11 @@ void Lowering::run_forward(std::span<const BlockRun> runs, std::span<const OpId>
 
 // Runs again what the backward pass reads; the whole layer where the engine knows no better.
 void Lowering::recompute(std::span<const BlockRun> runs) {
+  const bool is_whole = rules_.recomputes_whole_layer && strategy_.recompute_ops.is_all();
   const PreparedBlock& block = runs.front().block;
   take_turns(runs, &PreparedBlock::forward, block.forward_turns,
              [&](PreparedOp& op, const BlockRun& run, bool) {
-               if (op.is_recomputed || rules_.recomputes_whole_layer) emit(op, run);
+               if (op.is_recomputed || is_whole) emit(op, run);
              });
 }
 

@@ -43,14 +43,59 @@ constexpr EngineRules xtuner_v1() {
   rules.has_fp8_products = true;
   rules.splits_sequences = true;
   rules.replicates = true;
-  rules.has_fp32_loss = true;
+  rules.loss = LossKind::fp32_chunks;
   rules.swaps_optimizer = true;
   rules.optimizer_copies = 2;
   rules.workspaces = xtuner_v1_workspaces;
   return rules;
 }
 
-constexpr std::array<EngineRules, 2> rows = {xt_run(), xtuner_v1()};
+// Source: torchtitan, parallelize_llama.py, December 2024: layers are wrapped one by one, the last
+// is not resharded, and embedding, norm and head are what the root holds, which FSDP2 never
+// reshards; gradients are reduced in fp32; the loss widens all logits.
+constexpr EngineRules torchtitan() {
+  EngineRules rules;
+  rules.name = "torchtitan";
+  rules.summary =
+      "torchtitan and others on FSDP2: whole layers, per-op recompute, eager or compiled";
+  rules.copies_gathered = true;
+  rules.copies_gradients = true;
+  rules.reduces_behind_gathers = true;
+  rules.keeps_root = true;
+  rules.swaps_dense = false;
+  rules.hides_exchange = false;
+  rules.fuses_gate_up = false;
+  rules.has_eager_kernels = true;
+  rules.drops_by_op = true;
+  rules.has_fp8_products = true;
+  rules.replicates = true;
+  rules.loss = LossKind::fp32_whole;
+  rules.reduce_dtype = DType::fp32;
+  rules.workspaces = torchtitan_workspaces;
+  return rules;
+}
+
+// Source: PyTorch, torch/distributed/fsdp, flat parameters; MosaicML Composer, which wraps layers
+// one by one; llm-foundry, whose fused cross-entropy writes gradients over logits.
+constexpr EngineRules fsdp1() {
+  EngineRules rules;
+  rules.name = "fsdp1";
+  rules.summary = "PyTorch's first FSDP, as in Composer: flat parameters, fused cross-entropy";
+  rules.reduces_behind_gathers = true;
+  rules.keeps_root = true;
+  rules.keeps_last_dense_layer = false;
+  rules.keeps_last_sparse_layer = false;
+  rules.swaps_dense = false;
+  rules.hides_exchange = false;
+  rules.fuses_gate_up = false;
+  rules.has_eager_kernels = true;
+  rules.has_fp8_products = true;
+  rules.replicates = true;
+  rules.workspaces = no_workspaces;
+  return rules;
+}
+
+constexpr std::array<EngineRules, 4> rows = {xt_run(), xtuner_v1(), torchtitan(), fsdp1()};
 
 }  // namespace
 

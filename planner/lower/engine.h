@@ -11,6 +11,10 @@
 
 namespace xt {
 
+/// How logits become gradients: in place, chunk by chunk through autograd in fp32 with gradients
+/// added up, or all at once through autograd in fp32.
+enum class LossKind : std::uint8_t { in_place, fp32_chunks, fp32_whole };
+
 /// One engine.
 struct EngineRules {
   std::string_view name;
@@ -32,13 +36,18 @@ struct EngineRules {
   bool swaps_dense = true;               ///< swaps inputs of layers without experts
   bool swaps_after_layer = false;        ///< starts a copy when the layer has run, not before
   bool hides_exchange = true;            ///< see GraphOptions
-  bool reduces_replicas_again = false;   ///< HSDP: sums over replicas once more before the update
-  bool sends_copies = false;             ///< can send a token once per rank: Dispatch::deep_ep
-  bool runs_in_lock_step = false;        ///< several packs go through each layer together
+  bool fuses_gate_up = true;             ///< see GraphOptions
+  bool has_eager_kernels = false;        ///< can run without a compiler: see GraphOptions
+  bool keeps_root = false;   ///< embedding and head are one unit, gathered for a whole micro-step
+  bool drops_by_op = false;  ///< can recompute some ops of a layer
+  bool reduces_replicas_again = false;  ///< HSDP: sums over replicas once more before the update
+  bool sends_copies = false;            ///< can send a token once per rank: Dispatch::deep_ep
+  bool runs_in_lock_step = false;       ///< several packs go through each layer together
   bool has_fp8_products = false;
-  bool splits_sequences = false;      ///< Ulysses
-  bool replicates = false;            ///< HSDP
-  bool has_fp32_loss = false;         ///< lm_head loss as fp32 log-softmax under autograd
+  bool splits_sequences = false;  ///< Ulysses
+  bool replicates = false;        ///< HSDP
+  LossKind loss = LossKind::in_place;
+  DType reduce_dtype = DType::bf16;   ///< of gradients, where the strategy does not say
   bool swaps_optimizer = false;       ///< can keep AdamW's moments on the host
   std::int64_t optimizer_copies = 0;  ///< temporaries of a parameter's shard in its update
 
@@ -61,5 +70,13 @@ void xt_run_workspaces(const Work& work, std::vector<WorkspaceSpec>& list);
 ///
 /// Source:  XTuner V1 (InternLM/xtuner, b934f4620), loss/chunk_loss.py and ops/moe
 void xtuner_v1_workspaces(const Work& work, std::vector<WorkspaceSpec>& list);
+
+/// Temporaries of PyTorch's cross-entropy in fp32: log-softmax and its gradient.
+///
+/// Source:  PyTorch, log_softmax and its backward are not in place
+void torchtitan_workspaces(const Work& work, std::vector<WorkspaceSpec>& list);
+
+/// None: kernels whose temporaries do not matter at the peak.
+void no_workspaces(const Work& work, std::vector<WorkspaceSpec>& list);
 
 }  // namespace xt

@@ -58,14 +58,19 @@ void Lowering::autograd_loss_chunk(std::int16_t chunk, std::int64_t first, std::
   const BufferId narrow = transient(rows, V, graph_.dtype);
   const BufferId logits = transient(rows, V, DType::fp32);
   const BufferId d_logits = transient(rows, V, graph_.dtype);
-  const BufferId gradient = transient(V, E, graph_.dtype);
+  const bool adds_chunks = rules_.loss == LossKind::fp32_chunks;
+  const BufferId gradient = adds_chunks ? transient(V, E, graph_.dtype) : head_gradient_;
   op(Kernel::matmul, from, {rows, V, E}, {hidden, head_weight_}, {narrow});
   cast(from, rows * V, narrow, logits);
-  op(Kernel::cross_entropy, from, {rows, V}, {labels, batch.valid_tokens}, {logits, batch.loss});
+  op({Kernel::cross_entropy, DType::fp32, Group::none, {rows, V}}, from,
+     {labels, batch.valid_tokens}, {logits, batch.loss});
   cast(from, rows * V, logits, d_logits);
   op(Kernel::matmul_input_backward, from, {rows, V, E}, {d_logits, head_weight_}, {d_hidden});
+  const bool is_added = !adds_chunks && first > 0;
   const OpId product =
-      op(Kernel::matmul_weight_backward, from, {rows, V, E}, {d_logits, hidden}, {gradient});
+      op(is_added ? Kernel::matmul_weight_backward_add : Kernel::matmul_weight_backward, from,
+         {rows, V, E}, {d_logits, hidden}, {gradient});
+  if (!adds_chunks) return;
   build_.hold(logits, product);
   if (last_chunk_gradient_ != no_buffer) build_.hold(last_chunk_gradient_, product);
   last_chunk_gradient_ = gradient;
@@ -77,7 +82,7 @@ void Lowering::autograd_loss_chunk(std::int16_t chunk, std::int64_t first, std::
 void Lowering::finish_autograd_loss() {
   const Origin from = origin(Phase::loss, StepPart::rescale);
   const Extent n = graph_.vocabulary * graph_.width;
-  Unit& unit = graph_.ties_embedding ? units_.front() : units_.back();
+  FsdpUnit& unit = graph_.ties_embedding ? units_.front() : units_.back();
   open_gradients(unit, Phase::loss);
   cast(from, n, head_gradient_, head_weight(true));
   const std::int64_t T = strategy_.loss_tokens();
@@ -94,10 +99,10 @@ void Lowering::loss_chunks() {
   std::int16_t chunk = 0;
   for (std::int64_t first = 0; first < T; first += rows, ++chunk) {
     const std::int64_t n = std::min(rows, T - first);
-    if (rules_.has_fp32_loss) {
-      autograd_loss_chunk(chunk, first, n);
-    } else {
+    if (rules_.loss == LossKind::in_place) {
       loss_chunk(chunk, first, n);
+    } else {
+      autograd_loss_chunk(chunk, first, n);
     }
   }
 }
@@ -108,9 +113,11 @@ void Lowering::final_norm_forward(std::span<const OpId> after) {
   const BufferId norm = piece_view(units_.back(), norm_parameter, false);
   final_rstd_.clear();
   for (std::size_t m = 0; m < micro_batches_.size(); ++m) {
-    final_rstd_.push_back(
-        build_.transient({{T, 1, 1}, DType::fp32, MemoryCategory::logits_and_loss, Space::device}));
-    op(Kernel::rms_norm, origin(Phase::loss, StepPart::final_norm), {T, E},
+    final_rstd_.push_back(build_.transient({{T, graph_.norm.moments, 1},
+                                            DType::fp32,
+                                            MemoryCategory::logits_and_loss,
+                                            Space::device}));
+    op(graph_.norm.forward, origin(Phase::loss, StepPart::final_norm), {T, E},
        {input(graph_.layers.size(), m), norm}, {rows_of(hidden_, m), final_rstd_.back()},
        Lane::compute, Group::none, after);
   }
@@ -128,7 +135,7 @@ void Lowering::final_norm_backward() {
             : build_.transient({{E, 1, 1}, graph_.dtype, MemoryCategory::gradients, Space::device});
     micro_batches_[m].gradient =
         build_.transient({{T, E, 1}, graph_.dtype, MemoryCategory::logits_and_loss, Space::device});
-    op(Kernel::rms_norm_backward, from, {T, E},
+    op(graph_.norm.backward, from, {T, E},
        {rows_of(d_hidden_, m), input(graph_.layers.size(), m), norm, final_rstd_[m]},
        {micro_batches_[m].gradient, addend});
     if (m > 0) op(Kernel::add, from, {E}, {addend}, {gradient});
@@ -144,7 +151,7 @@ BufferId Lowering::rows_of(BufferId whole, std::size_t micro_batch) {
 }
 
 void Lowering::loss(bool is_first) {
-  Unit& head = units_.back();
+  FsdpUnit& head = units_.back();
   const std::int64_t T = strategy_.loss_tokens(), E = graph_.width;
   const auto transient = [&](Extent rows, Extent columns) {
     return build_.transient(
@@ -158,7 +165,8 @@ void Lowering::loss(bool is_first) {
   final_norm_forward(std::span(&swap, swap == no_op ? 0u : 1u));
   pending_swap_ = no_op;
   head_weight_ = head_weight(false);
-  if (rules_.has_fp32_loss) {
+  const bool adds_chunks = rules_.loss == LossKind::fp32_chunks;
+  if (adds_chunks) {
     head_gradient_ = transient(graph_.vocabulary, E);
     op(Kernel::fill_zero, origin(Phase::loss, StepPart::lm_head), {graph_.vocabulary * E}, {},
        {head_gradient_});
@@ -171,6 +179,7 @@ void Lowering::loss(bool is_first) {
   }
   open_gradients(head, Phase::loss);
   final_norm_backward();
+  if (rules_.keeps_root) return;
   if (graph_.ties_embedding) release(units_.front());
   release(head);
   reduce(head, is_first);

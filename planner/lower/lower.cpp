@@ -199,7 +199,7 @@ OpId Lowering::write_back(BufferId copy, BufferId moment, const Origin& from) {
 // where the engine does so, those of all replicas once more; then one all-reduce carries the norm
 // and the loss, and every flat is clipped and updated.
 void Lowering::optimize() {
-  for (Unit& unit : units_) {
+  for (FsdpUnit& unit : units_) {
     for (UnitFlat& flat : unit.flats) {
       const bool is_held_twice = flat.group == Group::shard && !rules_.shards_dense_over_world &&
                                  strategy_.expert_parallel > 1;
@@ -211,14 +211,14 @@ void Lowering::optimize() {
     }
   }
   const BufferId grad_norm = build_.draft().batch.grad_norm;
-  for (Unit& unit : units_)
+  for (FsdpUnit& unit : units_)
     for (UnitFlat& flat : unit.flats)
       op(Kernel::square_sum, origin(Phase::optimizer, StepPart::norm), {flat.shard_elements},
          {flat.gradient_shard}, {grad_norm});
   op(Kernel::all_reduce, origin(Phase::optimizer, StepPart::norm), {2}, {}, {scalars_},
      Lane::reduce_scatter, Group::world);
   pending_swap_ = no_op;
-  for (Unit& unit : units_)
+  for (FsdpUnit& unit : units_)
     for (UnitFlat& flat : unit.flats) update(flat);
   build_.end_section(1, origin(Phase::optimizer, StepPart::section));
 }
@@ -233,6 +233,22 @@ Schedule Lowering::run() && {
   if (strategy_.gradient_accumulation > 1) micro_step(false);
   optimize();
   return std::move(build_).finish();
+}
+
+GraphOptions graph_options(const Strategy& strategy) {
+  const EngineRules* rules = engine_named(strategy.engine);
+  XT_CHECK(rules != nullptr, strategy.engine);
+  GraphOptions options;
+  options.tokens = strategy.rank_tokens();
+  options.dtype = strategy.compute_dtype;
+  options.expert_parallel = strategy.expert_parallel;
+  options.dispatch = strategy.dispatch;
+  options.sequence_parallel = strategy.sequence_parallel;
+  options.has_fp8_products = strategy.has_fp8_products;
+  options.hides_exchange = rules->hides_exchange;
+  options.fuses_gate_up = rules->fuses_gate_up;
+  options.is_compiled = strategy.is_compiled;
+  return options;
 }
 
 Schedule lower(const OpGraph& graph, const Strategy& strategy) {

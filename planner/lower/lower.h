@@ -5,9 +5,13 @@
 
 #include "costmodel/ir/op_graph.h"
 #include "costmodel/ir/schedule.h"
+#include "costmodel/models/decoder.h"
 #include "planner/strategy.h"
 
 namespace xt {
+
+/// How the engine of `strategy` builds the graph that it lowers.
+GraphOptions graph_options(const Strategy& strategy);
 
 /// The schedule of one training step.
 ///

@@ -28,7 +28,7 @@ struct UnitFlat {
 };
 
 /// What FSDP gathers and reduces at once.
-struct Unit {
+struct FsdpUnit {
   PreparedBlock* block = nullptr;
   std::int16_t layer = -1;
   std::vector<UnitFlat> flats;
@@ -97,31 +97,31 @@ class Lowering {
  private:
   // units.cpp: flat buffers, gathers, reductions
   void make_units();
-  Unit make_unit(PreparedBlock& block, std::int16_t layer, std::string_view label);
+  FsdpUnit make_unit(PreparedBlock& block, std::int16_t layer, std::string_view label);
   UnitFlat make_flat(const FlatLayout& layout, Group group, std::string name);
-  void place(const Unit& unit, const UnitFlat& flat);
-  void gather(Unit& unit, Phase phase);
-  void gather_flat(const Unit& unit, UnitFlat& flat, Phase phase);
-  void copy_out(Unit& unit, Phase phase);
-  void release(Unit& unit);
-  void open_gradients(Unit& unit, Phase phase);
-  void reduce(Unit& unit, bool is_first);
-  void reduce_flat(const Unit& unit, UnitFlat& flat, bool is_first);
+  void place(const FsdpUnit& unit, const UnitFlat& flat);
+  void gather(FsdpUnit& unit, Phase phase);
+  void gather_flat(const FsdpUnit& unit, UnitFlat& flat, Phase phase);
+  void copy_out(FsdpUnit& unit, Phase phase);
+  void release(FsdpUnit& unit);
+  void open_gradients(FsdpUnit& unit, Phase phase);
+  void reduce(FsdpUnit& unit, bool is_first);
+  void reduce_flat(const FsdpUnit& unit, UnitFlat& flat, bool is_first);
   void convert_reduced(const Origin& from, UnitFlat& flat, BufferId reduced, bool is_first);
   void settle(bool is_first);
   std::vector<OpId> pending_ops() const;
   std::vector<Values> unbound_values(const PreparedBlock& block) const;
-  void bind_parameters(const Unit& unit, std::span<Values> values);
-  BufferId weight_view(const Unit& unit, const UnitFlat& flat, std::size_t i);
-  BufferId gradient_view(const Unit& unit, const UnitFlat& flat, std::size_t i);
-  BufferId piece_view(const Unit& unit, std::size_t parameter, bool is_gradient);
+  void bind_parameters(const FsdpUnit& unit, std::span<Values> values);
+  BufferId weight_view(const FsdpUnit& unit, const UnitFlat& flat, std::size_t i);
+  BufferId gradient_view(const FsdpUnit& unit, const UnitFlat& flat, std::size_t i);
+  BufferId piece_view(const FsdpUnit& unit, std::size_t parameter, bool is_gradient);
 
   // micro_step.cpp: forward, recompute, backward, swap
   void micro_step(bool is_first);
   void forward();
   void embedding_forward();
   void backward(bool is_first);
-  void forget(const Block& block, Values& values) const;
+  static void forget(const PreparedBlock& block, Values& values);
   void layer_forward(std::int16_t layer);
   void layer_backward(std::int16_t layer, bool is_first);
   void embedding_backward(bool is_first);
@@ -180,7 +180,7 @@ class Lowering {
           std::initializer_list<BufferId> inputs, std::initializer_list<BufferId> outputs,
           Lane lane = Lane::compute, Group group = Group::none, std::span<const OpId> after = {});
   Origin origin(Phase phase, StepPart part, std::int16_t layer = -1, std::int16_t chunk = -1);
-  bool keeps_gathered(const Unit& unit) const;
+  bool keeps_gathered(const FsdpUnit& unit) const;
   std::int64_t group_size(Group group);
 
   const OpGraph& graph_;
@@ -188,7 +188,7 @@ class Lowering {
   const EngineRules& rules_;
   ScheduleBuilder build_;
   std::vector<PreparedBlock> blocks_;  ///< embedding, distinct decoder layers, head
-  std::vector<Unit> units_;            ///< embedding, layers, head
+  std::vector<FsdpUnit> units_;        ///< embedding, layers, head
   std::vector<PendingReduce> pending_;
 
   SymbolId sum_squared_lengths_{}, longest_sample_{};

@@ -50,7 +50,7 @@ std::vector<BlockRun> Lowering::runs(PreparedBlock& block, std::span<Values> val
 
 void Lowering::layer_forward(std::int16_t layer) {
   const std::size_t i = static_cast<std::size_t>(layer);
-  Unit& unit = units_[i + 1];
+  FsdpUnit& unit = units_[i + 1];
   const bool is_last = i + 1 == graph_.layers.size();
   if (!is_last || rules_.prefetches_head) gather(units_[i + 2], Phase::forward);
   copy_out(unit, Phase::forward);
@@ -66,20 +66,20 @@ void Lowering::layer_forward(std::int16_t layer) {
   if (is_swapped(layer) && rules_.swaps_after_layer) swap_out(layer);
   for (std::size_t m = 0; m < values.size(); ++m) {
     input(i + 1, m) = values[m][at(block.output)];
-    if (is_recomputed(layer)) forget(*block.graph, values[m]);
+    if (is_recomputed(layer)) forget(block, values[m]);
   }
   kept_[i] = std::move(values);
   if (!keeps_gathered(unit)) release(unit);
 }
 
 // Drops what the backward pass will compute again.
-void Lowering::forget(const Block& block, Values& values) const {
+void Lowering::forget(const PreparedBlock& block, Values& values) {
   for (std::size_t v = 0; v < values.size(); ++v)
-    if (!block.values[v].is_recorded || rules_.recomputes_whole_layer) values[v] = no_buffer;
+    if (!block.is_kept[v]) values[v] = no_buffer;
 }
 
 void Lowering::embedding_forward() {
-  Unit& unit = units_[0];
+  FsdpUnit& unit = units_[0];
   PreparedBlock& block = *unit.block;
   std::vector<Values> values = unbound_values(block);
   bind_parameters(unit, values);
@@ -90,9 +90,11 @@ void Lowering::embedding_forward() {
 
 void Lowering::forward() {
   gather(units_[0], Phase::forward);
+  if (rules_.keeps_root) gather(units_.back(), Phase::forward);
   gather(units_[1], Phase::forward);
-  const std::int64_t T = strategy_.rank_tokens(), D = graph_.head_dim;
+  const std::int64_t T = strategy_.rank_tokens(), D = graph_.rotary_size;
   for (MicroBatch& micro_batch : micro_batches_) {
+    if (D == 0) break;
     micro_batch.table =
         build_.transient({{T, D, 1}, DType::fp32, MemoryCategory::other, Space::device});
     op(Kernel::rope_table, origin(Phase::forward, StepPart::rope_table), {T, D},
@@ -106,7 +108,7 @@ void Lowering::forward() {
 
 void Lowering::layer_backward(std::int16_t layer, bool is_first) {
   const std::size_t i = static_cast<std::size_t>(layer);
-  Unit& unit = units_[i + 1];
+  FsdpUnit& unit = units_[i + 1];
   if (i > 0 || rules_.gathers_embedding_twice) gather(units_[i], Phase::backward);
   swap_in(static_cast<std::int16_t>(layer - 1));
   copy_out(unit, Phase::backward);
@@ -129,7 +131,7 @@ void Lowering::layer_backward(std::int16_t layer, bool is_first) {
 }
 
 void Lowering::embedding_backward(bool is_first) {
-  Unit& unit = units_[0];
+  FsdpUnit& unit = units_[0];
   copy_out(unit, Phase::backward);
   open_gradients(unit, Phase::backward);
   PreparedBlock& block = *unit.block;
@@ -141,6 +143,9 @@ void Lowering::embedding_backward(bool is_first) {
   settle(is_first);
   release(unit);
   reduce(unit, is_first);
+  if (!rules_.keeps_root) return;
+  release(units_.back());
+  reduce(units_.back(), is_first);
 }
 
 void Lowering::backward(bool is_first) {

@@ -87,9 +87,46 @@ std::vector<std::size_t> backward_turns(const std::vector<GraphOp>& ops) {
   return ends;
 }
 
+// Whether the results of `op` are dropped; `product` counts the products of the layer before it.
+bool drops(const OpGraph& graph, const GraphOp& op, const RecomputeOps& dropped,
+           std::size_t product) {
+  const std::string_view part = graph.parts[op.part];
+  switch (kernel_class(op.work.kernel)) {
+    case KernelClass::matrix:
+      return dropped.has(RecomputeOp::products) ||
+             (dropped.has(RecomputeOp::every_second_product) && product % 2 == 1);
+    case KernelClass::attention:
+      return dropped.has(RecomputeOp::attention);
+    case KernelClass::memory_bound:
+      return dropped.has(part.ends_with("activation") ? RecomputeOp::activations
+                                                      : RecomputeOp::norms);
+    default:
+      return dropped.has(RecomputeOp::experts);
+  }
+}
+
+// What the first op that writes a value is decides whether it is kept.
+std::vector<bool> kept_values(const OpGraph& graph, const Block& block, const RecomputeOps& dropped,
+                              bool keeps_recorded) {
+  std::vector<bool> is_kept(block.values.size(), false), is_written(block.values.size(), false);
+  std::size_t product = 0;
+  for (const GraphOp& op : block.forward) {
+    const bool is_dropped = dropped.is_all() || drops(graph, op, dropped, product);
+    if (kernel_class(op.work.kernel) == KernelClass::matrix) ++product;
+    for (const ValueId id : op.outputs) {
+      if (is_written[at(id)]) continue;
+      is_written[at(id)] = true;
+      is_kept[at(id)] = !is_dropped || (block.values[at(id)].is_recorded && keeps_recorded);
+    }
+  }
+  return is_kept;
+}
+
 }  // namespace
 
-PreparedBlock prepared(const Block& block, const ShardRanks& ranks, DType dtype) {
+PreparedBlock prepared(const OpGraph& graph, const Block& block, const ShardRanks& ranks,
+                       const RecomputeOps& dropped, bool keeps_recorded) {
+  const DType dtype = graph.dtype;
   PreparedBlock result;
   result.graph = &block;
   result.layouts = {flat_layout(block, false, ranks.dense, dtype),
@@ -104,7 +141,8 @@ PreparedBlock prepared(const Block& block, const ShardRanks& ranks, DType dtype)
   result.backward = prepared(block.backward);
   result.forward_turns = forward_turns(block.forward);
   result.backward_turns = backward_turns(block.backward);
-  const std::vector<bool> again = recomputed_ops(block);
+  result.is_kept = kept_values(graph, block, dropped, keeps_recorded);
+  const std::vector<bool> again = recomputed_ops(block, result.is_kept);
   for (std::size_t i = 0; i < again.size(); ++i) result.forward[i].is_recomputed = again[i];
   return result;
 }

@@ -9,6 +9,7 @@
 #include "costmodel/ir/op_graph.h"
 #include "costmodel/ir/schedule_builder.h"
 #include "planner/lower/layout.h"
+#include "planner/recompute_ops.h"
 
 namespace xt {
 
@@ -34,6 +35,7 @@ struct PreparedBlock {
   ValueId output = no_value;
   ValueId input_gradient = no_value;
   ValueId output_gradient = no_value;
+  std::vector<bool> is_kept;       ///< by value: of a recomputed layer, not dropped either
   std::vector<bool> is_saved;      ///< by value: kept from the forward pass for the backward pass
   std::vector<bool> is_exchanged;  ///< by value: written by an exchange between ranks
   std::vector<PreparedOp> forward;
@@ -49,9 +51,11 @@ struct ShardRanks {
   std::int64_t experts = 1;
 };
 
-/// `block` prepared to be computed in `dtype`.
+/// `block` of `graph` prepared to be computed in its dtype, with `dropped` results of ops where a
+/// layer is recomputed; `keeps_recorded` values even if everything is dropped.
 ///
 /// Assumes: `block` outlives the result
-PreparedBlock prepared(const Block& block, const ShardRanks& ranks, DType dtype);
+PreparedBlock prepared(const OpGraph& graph, const Block& block, const ShardRanks& ranks,
+                       const RecomputeOps& dropped, bool keeps_recorded);
 
 }  // namespace xt

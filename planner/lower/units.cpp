@@ -27,7 +27,7 @@ UnitFlat Lowering::make_flat(const FlatLayout& layout, Group group, std::string 
 
 // Published names are needed only by who loads and saves weights; for priced engines they would
 // be most of the schedule.
-void Lowering::place(const Unit& unit, const UnitFlat& flat) {
+void Lowering::place(const FsdpUnit& unit, const UnitFlat& flat) {
   if (!rules_.is_executed) return;
   const std::string prefix = unit.layer < 0
                                  ? unit.block->graph->prefix
@@ -41,8 +41,8 @@ void Lowering::place(const Unit& unit, const UnitFlat& flat) {
   }
 }
 
-Unit Lowering::make_unit(PreparedBlock& block, std::int16_t layer, std::string_view label) {
-  Unit unit;
+FsdpUnit Lowering::make_unit(PreparedBlock& block, std::int16_t layer, std::string_view label) {
+  FsdpUnit unit;
   unit.block = &block;
   unit.layer = layer;
   const auto& [dense, experts] = block.layouts;
@@ -56,8 +56,9 @@ Unit Lowering::make_unit(PreparedBlock& block, std::int16_t layer, std::string_v
 
 void Lowering::make_units() {
   const auto prepare_block = [&](const Block& block) {
-    blocks_.push_back(
-        prepared(block, {group_size(Group::shard), group_size(Group::expert_shard)}, graph_.dtype));
+    blocks_.push_back(prepared(graph_, block,
+                               {group_size(Group::shard), group_size(Group::expert_shard)},
+                               strategy_.recompute_ops, !rules_.recomputes_whole_layer));
   };
   blocks_.reserve(graph_.decoder.size() + 2);
   prepare_block(graph_.embedding);
@@ -72,8 +73,10 @@ void Lowering::make_units() {
   units_.push_back(make_unit(blocks_.back(), -1, "head"));
 }
 
-bool Lowering::keeps_gathered(const Unit& unit) const {
+bool Lowering::keeps_gathered(const FsdpUnit& unit) const {
   const bool is_sparse = units_[units_.size() - 2].flats.size() > 1;
+  const bool is_root = &unit == &units_.back() || &unit == &units_.front();
+  if (is_root && rules_.keeps_root) return true;
   if (&unit == &units_.back()) return is_sparse && rules_.keeps_sparse_head;
   if (&unit == &units_.front()) return graph_.ties_embedding;
   if (!strategy_.reshards_layers) return true;
@@ -81,13 +84,13 @@ bool Lowering::keeps_gathered(const Unit& unit) const {
   return is_sparse ? rules_.keeps_last_sparse_layer : rules_.keeps_last_dense_layer;
 }
 
-void Lowering::gather(Unit& unit, Phase phase) {
+void Lowering::gather(FsdpUnit& unit, Phase phase) {
   for (UnitFlat& flat : unit.flats)
     if (flat.gathered == no_buffer && flat.received == no_buffer) gather_flat(unit, flat, phase);
 }
 
 // Weights whose products are in fp8 are gathered in it; the unit is then a byte.
-void Lowering::gather_flat(const Unit& unit, UnitFlat& flat, Phase phase) {
+void Lowering::gather_flat(const FsdpUnit& unit, UnitFlat& flat, Phase phase) {
   const Origin from = origin(phase, StepPart::all_gather, unit.layer);
   const DType unit_type = flat.layout->has_fp8 ? DType::uint8 : graph_.dtype;
   const std::int64_t n = flat.layout->gathered_bytes / width(unit_type);
@@ -108,7 +111,7 @@ void Lowering::gather_flat(const Unit& unit, UnitFlat& flat, Phase phase) {
   op({Kernel::all_gather, unit_type, flat.group, {n}}, from, {shard}, {gathered}, Lane::all_gather);
 }
 
-void Lowering::copy_out(Unit& unit, Phase phase) {
+void Lowering::copy_out(FsdpUnit& unit, Phase phase) {
   for (UnitFlat& flat : unit.flats) {
     if (flat.received == no_buffer) continue;
     const Buffer& received = build_.draft().buffer(flat.received);
@@ -121,11 +124,11 @@ void Lowering::copy_out(Unit& unit, Phase phase) {
   }
 }
 
-void Lowering::release(Unit& unit) {
+void Lowering::release(FsdpUnit& unit) {
   for (UnitFlat& flat : unit.flats) flat.gathered = no_buffer;
 }
 
-void Lowering::open_gradients(Unit& unit, Phase phase) {
+void Lowering::open_gradients(FsdpUnit& unit, Phase phase) {
   for (UnitFlat& flat : unit.flats) {
     if (flat.gradient != no_buffer) continue;
     const Extent n = flat.layout->elements;
@@ -139,17 +142,18 @@ void Lowering::open_gradients(Unit& unit, Phase phase) {
   }
 }
 
-void Lowering::reduce(Unit& unit, bool is_first) {
+void Lowering::reduce(FsdpUnit& unit, bool is_first) {
   for (UnitFlat& flat : unit.flats) reduce_flat(unit, flat, is_first);
 }
 
-void Lowering::reduce_flat(const Unit& unit, UnitFlat& flat, bool is_first) {
+void Lowering::reduce_flat(const FsdpUnit& unit, UnitFlat& flat, bool is_first) {
   const Origin from = origin(Phase::backward, StepPart::reduce_scatter, unit.layer);
   const Extent n = flat.layout->elements;
-  TensorSpec scratch{{n, 1, 1}, graph_.dtype, MemoryCategory::communication_buffers, Space::device};
+  const DType on_wire = graph_.dtype == DType::fp32 ? DType::fp32 : strategy_.reduce_dtype;
+  TensorSpec scratch{{n, 1, 1}, on_wire, MemoryCategory::communication_buffers, Space::device};
   BufferId full = flat.gradient;
   flat.gradient = no_buffer;
-  if (rules_.copies_gradients) {
+  if (rules_.copies_gradients || on_wire != graph_.dtype) {
     const BufferId copy = build_.transient(scratch);
     cast(origin(Phase::backward, StepPart::copy_in, unit.layer), n, full, copy);
     full = copy;
@@ -158,23 +162,24 @@ void Lowering::reduce_flat(const Unit& unit, UnitFlat& flat, bool is_first) {
       {flat.shard_elements, 1, 1}, DType::fp32, MemoryCategory::gradients, Space::device};
   if (is_first) flat.gradient_shard = build_.transient(shard);
   BufferId reduced = flat.gradient_shard;
-  if (!is_first || graph_.dtype != DType::fp32) {
-    shard.dtype = graph_.dtype;
+  if (!is_first || on_wire != DType::fp32) {
+    shard.dtype = on_wire;
     shard.category = MemoryCategory::communication_buffers;
     reduced = build_.transient(shard);
   }
   const Lane lane = rules_.reduces_behind_gathers ? Lane::all_gather : Lane::reduce_scatter;
   OpId last{};
   if (rules_.reduces_through_scratch) {
-    last = op(Kernel::reduce_scatter, from, {n}, {full}, {reduced, build_.transient(scratch)}, lane,
-              flat.group);
+    last = op({Kernel::reduce_scatter, on_wire, flat.group, {n}}, from, {full},
+              {reduced, build_.transient(scratch)}, lane);
   } else {
-    last = op(Kernel::reduce_scatter, from, {n}, {full}, {reduced}, lane, flat.group);
+    last = op({Kernel::reduce_scatter, on_wire, flat.group, {n}}, from, {full}, {reduced}, lane);
   }
   if (strategy_.replicas() > 1)
-    last = op(Kernel::all_reduce, origin(Phase::backward, StepPart::replicas, unit.layer),
-              {flat.shard_elements}, {}, {reduced}, Lane::reduce_scatter, Group::replica);
-  if (graph_.dtype != DType::fp32) {
+    last = op({Kernel::all_reduce, on_wire, Group::replica, {flat.shard_elements}},
+              origin(Phase::backward, StepPart::replicas, unit.layer), {}, {reduced},
+              Lane::reduce_scatter);
+  if (on_wire != DType::fp32) {
     convert_reduced(from, flat, reduced, is_first);
     reduced = flat.gradient_shard;
     last = OpId(static_cast<std::uint32_t>(build_.n_ops() - 1));
@@ -209,21 +214,21 @@ void Lowering::settle(bool is_first) {
   pending_.clear();
 }
 
-BufferId Lowering::weight_view(const Unit& unit, const UnitFlat& flat, std::size_t i) {
+BufferId Lowering::weight_view(const FsdpUnit& unit, const UnitFlat& flat, std::size_t i) {
   const GraphParameter& of = unit.block->graph->parameters[flat.layout->parameters[i]];
   return build_.view(flat.gathered, flat.layout->gathered_offsets[i],
                      unit.block->graph->values[static_cast<std::size_t>(of.value)].shape,
                      of.is_fp8 ? DType::fp8 : graph_.dtype);
 }
 
-BufferId Lowering::gradient_view(const Unit& unit, const UnitFlat& flat, std::size_t i) {
+BufferId Lowering::gradient_view(const FsdpUnit& unit, const UnitFlat& flat, std::size_t i) {
   const GraphParameter& of = unit.block->graph->parameters[flat.layout->parameters[i]];
   return build_.view(flat.gradient, flat.layout->offsets[i] * width(graph_.dtype),
                      unit.block->graph->values[static_cast<std::size_t>(of.gradient)].shape,
                      graph_.dtype);
 }
 
-BufferId Lowering::piece_view(const Unit& unit, std::size_t parameter, bool is_gradient) {
+BufferId Lowering::piece_view(const FsdpUnit& unit, std::size_t parameter, bool is_gradient) {
   for (const UnitFlat& flat : unit.flats)
     for (std::size_t i = 0; i < flat.layout->parameters.size(); ++i)
       if (flat.layout->parameters[i] == parameter)
@@ -237,7 +242,7 @@ std::vector<Values> Lowering::unbound_values(const PreparedBlock& block) const {
 }
 
 // All micro-batches see the same views.
-void Lowering::bind_parameters(const Unit& unit, std::span<Values> values) {
+void Lowering::bind_parameters(const FsdpUnit& unit, std::span<Values> values) {
   const auto bind = [&](ValueId id, BufferId view) {
     for (Values& of : values) of[static_cast<std::size_t>(id)] = view;
   };

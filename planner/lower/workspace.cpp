@@ -38,6 +38,7 @@ void xt_run_workspaces(const Work& work, std::vector<WorkspaceSpec>& list) {
       stand_ins(work, {{e[0], e[1], 1}, {e[0], e[2], 1}, {e[1], e[2], 1}}, list);
       break;
     case Kernel::rms_norm_backward:
+    case Kernel::layer_norm_backward:
       stand_ins(work, {{e[1], 1, 1}}, list);
       break;
     case Kernel::attention:
@@ -58,12 +59,20 @@ void xt_run_workspaces(const Work& work, std::vector<WorkspaceSpec>& list) {
     case Kernel::embedding:
     case Kernel::embedding_backward:
     case Kernel::rms_norm:
+    case Kernel::layer_norm:
     case Kernel::rope_table:
     case Kernel::rope:
     case Kernel::rope_backward:
     case Kernel::add:
     case Kernel::swiglu:
     case Kernel::swiglu_backward:
+    case Kernel::silu:
+    case Kernel::silu_backward:
+    case Kernel::multiply:
+    case Kernel::silu_multiply:
+    case Kernel::silu_multiply_backward:
+    case Kernel::gelu:
+    case Kernel::gelu_backward:
     case Kernel::softmax_top_k:
     case Kernel::softmax_top_k_backward:
     case Kernel::sort_rows:
@@ -89,6 +98,14 @@ void xt_run_workspaces(const Work& work, std::vector<WorkspaceSpec>& list) {
       break;
   }
 }
+
+void torchtitan_workspaces(const Work& work, std::vector<WorkspaceSpec>& list) {
+  if (work.kernel != Kernel::cross_entropy) return;
+  for (int copy = 0; copy < 2; ++copy)
+    list.push_back({{work.extents[0], work.extents[1], 1}, DType::fp32});
+}
+
+void no_workspaces(const Work&, std::vector<WorkspaceSpec>&) {}
 
 void xtuner_v1_workspaces(const Work& work, std::vector<WorkspaceSpec>& list) {
   const Extent rows = work.extents[0], columns = work.extents[1];

@@ -23,6 +23,7 @@ class Checks {
   void check_experts();
   void check_engine();
   void check_sequence();
+  void check_kernels();
   void check_node(std::string_view field, std::int64_t ranks, std::optional<bool> may_leave,
                   std::string_view what);
   void check_shards();
@@ -102,11 +103,30 @@ void Checks::check_engine() {
     request_.problem("fp8_products", fmt::format("{} has no products in fp8", rules_.name),
                      "engine xtuner_v1 has");
   check_sequence();
+  check_kernels();
   if (s.shard_ranks == 0) return;
   if (!rules_.replicates)
     request_.problem("shard_ranks", fmt::format("{} does not replicate parameters", rules_.name),
                      "engine xtuner_v1 does (HSDP)");
   check_shards();
+}
+
+void Checks::check_kernels() {
+  const Strategy& s = plan_.strategy;
+  const Architecture& a = plan_.architecture;
+  if (!s.is_compiled && !rules_.has_eager_kernels)
+    request_.problem("compile", fmt::format("{} has fused kernels only", rules_.name),
+                     "engine torchtitan also runs op by op");
+  if (!s.recompute_ops.is_all() && !rules_.drops_by_op)
+    request_.problem("recompute_ops", fmt::format("{} recomputes whole layers", rules_.name),
+                     "engine torchtitan can recompute some ops of a layer");
+  if (s.reduce_dtype != DType::bf16 && s.reduce_dtype != DType::fp32)
+    request_.problem("reduce_dtype", "gradients are reduced in bf16 or fp32");
+  if (a.position == Position::learned && s.sample_length > a.max_position_embeddings)
+    request_.problem("pack_length",
+                     fmt::format("{} has {} positions, samples have {} tokens", plan_.model_name,
+                                 a.max_position_embeddings, s.sample_length),
+                     "set sample_length");
 }
 
 void Checks::check_sequence() {

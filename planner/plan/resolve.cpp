@@ -9,6 +9,7 @@
 #include "costmodel/io/yaml.h"
 #include "costmodel/models/decoder.h"
 #include "planner/lower/engine.h"
+#include "planner/lower/lower.h"
 #include "planner/plan/automatic.h"
 #include "planner/plan/check.h"
 #include "planner/plan/plan.h"
@@ -119,6 +120,9 @@ void Resolver::choose_counts() {
   s.swaps_optimizer = from_.swap_optimizer.value_or(false);
   s.has_fp8_products = from_.fp8_products.value_or(false);
   s.compute_dtype = from_.compute_dtype.value_or(rules_->compute_dtype);
+  s.reduce_dtype = from_.reduce_dtype.value_or(rules_->reduce_dtype);
+  s.is_compiled = from_.compile.value_or(true);
+  s.recompute_ops = from_.recompute_ops.value_or(RecomputeOps{});
 }
 
 void Resolver::choose_data() {
@@ -229,15 +233,7 @@ void Resolver::choose_optimizer() {
 }  // namespace
 
 OpGraph graph_of(const Plan& plan) {
-  GraphOptions options;
-  options.tokens = plan.strategy.rank_tokens();
-  options.has_fp8_products = plan.strategy.has_fp8_products;
-  options.dispatch = plan.strategy.dispatch;
-  options.sequence_parallel = plan.strategy.sequence_parallel;
-  options.dtype = plan.strategy.compute_dtype;
-  options.expert_parallel = plan.strategy.expert_parallel;
-  options.hides_exchange = engine_named(plan.strategy.engine)->hides_exchange;
-  return build_decoder(plan.architecture, options);
+  return build_decoder(plan.architecture, graph_options(plan.strategy));
 }
 
 Plan resolve(Request& request, const Catalogue& catalogue) {

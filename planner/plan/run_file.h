@@ -14,6 +14,7 @@
 #include "costmodel/packing/length_distribution.h"
 #include "costmodel/packing/packs.h"
 #include "planner/plan/choice.h"
+#include "planner/recompute_ops.h"
 
 namespace xt {
 
@@ -26,6 +27,8 @@ struct RunFile {
   std::optional<std::string> engine;
   std::optional<DType> compute_dtype;
   std::optional<bool> fp8_products;
+  std::optional<DType> reduce_dtype;
+  std::optional<bool> compile;
   std::optional<std::int64_t> devices;
   std::optional<std::int64_t> expert_parallel;
   std::optional<bool> expert_parallel_across_nodes;
@@ -43,6 +46,7 @@ struct RunFile {
   std::optional<std::int64_t> gradient_accumulation;
   std::optional<std::int64_t> intra_layer_micro_batches;
   std::optional<Choice> recompute;
+  std::optional<RecomputeOps> recompute_ops;
   std::optional<Choice> swap;
   std::optional<bool> swap_optimizer;
   std::optional<Choice> loss_chunk;
@@ -74,6 +78,10 @@ struct RunFile {
     archive.field("compute_dtype", compute_dtype, "fp32, bf16 or fp16 (default: the engine's)");
     archive.field("fp8_products", fp8_products,
                   "true: linear layers and experts multiply, and are gathered, in fp8");
+    archive.field("reduce_dtype", reduce_dtype,
+                  "Of gradients when they are reduced: bf16 or fp32 (default: the engine's)");
+    archive.field("compile", compile,
+                  "false: norms, rotary angles and activations run op by op (default true)");
     archive.field("devices", devices, "Packages, each with the ranks of its profile (default 1)")
         .at_least(1)
         .at_most(1'000'000);
@@ -125,6 +133,9 @@ struct RunFile {
         .at_least(1)
         .at_most(16);
     archive.field("recompute", recompute, "none, all or so many layers (default all)");
+    archive.field("recompute_ops", recompute_ops,
+                  "Of those layers: all, or norms, activations, attention, products, experts, "
+                  "every_second_product joined by + (default all)");
     archive.field("swap", swap, "none, all, auto or so many layers (default none)");
     archive.field("swap_optimizer", swap_optimizer,
                   "true: AdamW's moments wait in host memory (default false)");

@@ -133,7 +133,7 @@ TEST(ScheduleLaws, SwappedLayersWaitInHostMemory) {
 std::int64_t attention_parameters(const Architecture& m) {
   const std::int64_t E = m.hidden_size, D = m.head_dim, H = m.num_attention_heads,
                      K = m.num_key_value_heads, q = m.q_lora_rank, c = m.kv_lora_rank;
-  if (!m.has_mla()) return 2 * D + E * D * (2 * H + 2 * K);
+  if (!m.has_mla()) return (m.has_qk_norm ? 2 * D : 0) + E * D * (2 * H + 2 * K);
   const std::int64_t queries = E * q + q + q * H * D;
   const std::int64_t keys = E * (c + m.qk_rope_head_dim) + c;
   const std::int64_t expanded = c * H * (D - m.qk_rope_head_dim + m.v_head_dim);
@@ -145,11 +145,12 @@ TEST(FamilyLaws, ParametersOfTheGraphEqualTheClosedForm) {
     const Architecture& m = drawn.model;
     const std::int64_t E = m.hidden_size, F = m.moe_intermediate_size;
     std::int64_t expected = m.vocab_size * E * (m.tie_word_embeddings ? 1 : 2) + E;
+    if (m.position == Position::learned) expected += m.max_position_embeddings * E;
     for (std::int64_t layer = 0; layer < m.num_hidden_layers; ++layer) {
       expected += 2 * E + attention_parameters(m);
       expected += m.is_sparse(layer)
                       ? m.num_experts * E + (m.num_experts + m.n_shared_experts) * 3 * E * F
-                      : 3 * E * m.intermediate_size;
+                      : (m.has_gated_ffn ? 3 : 2) * E * m.intermediate_size;
     }
     EXPECT_EQ(count_parameters(drawn.graph(), drawn.strategy.expert_parallel), expected)
         << drawn.text();

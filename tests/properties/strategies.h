@@ -21,28 +21,19 @@ struct Case {
   Architecture model;
   Strategy strategy;
 
-  OpGraph graph() const {
-    GraphOptions options;
-    options.tokens = strategy.rank_tokens();
-    options.has_fp8_products = strategy.has_fp8_products;
-    options.dispatch = strategy.dispatch;
-    options.sequence_parallel = strategy.sequence_parallel;
-    options.dtype = strategy.compute_dtype;
-    options.expert_parallel = strategy.expert_parallel;
-    options.hides_exchange = engine_named(strategy.engine)->hides_exchange;
-    return build_decoder(model, options);
-  }
+  OpGraph graph() const { return build_decoder(model, graph_options(strategy)); }
   Schedule schedule() const { return lower(graph(), strategy); }
 
   std::string text() const {
     return fmt::format(
         "{} {} layers {} tied {} ranks {} ep {} sp {} shards {} lock-step {} pack {} sample {} "
-        "accumulation {} recompute {} swap {} chunk {} {}",
+        "accumulation {} recompute {} swap {} chunk {} {} compiled {} drops {}",
         strategy.engine, model.model_type, model.num_hidden_layers, model.tie_word_embeddings,
         strategy.ranks, strategy.expert_parallel, strategy.sequence_parallel, strategy.shard_ranks,
         strategy.intra_layer_micro_batches, strategy.pack_length, strategy.sample_length,
         strategy.gradient_accumulation, strategy.recompute_layers, strategy.swap_layers,
-        strategy.loss_chunk, name(strategy.compute_dtype));
+        strategy.loss_chunk, name(strategy.compute_dtype), strategy.is_compiled,
+        strategy.recompute_ops.text());
   }
 };
 
@@ -57,7 +48,11 @@ inline Architecture draw_model(std::mt19937& random, const Family& family) {
   model.hidden_size = 16 * up_to(6);
   model.intermediate_size = 16 * up_to(8);
   model.num_hidden_layers = up_to(5);
-  model.has_qk_norm = family.has_qk_norm;
+  family.shape(model);
+  if (family.is_gpt) {
+    model.position = random() % 2 == 0 ? Position::learned : Position::biased;
+    model.max_position_embeddings = 32 * up_to(8);
+  }
   model.tie_word_embeddings = random() % 2 == 0;
   if (family.has_mla) {
     model.q_lora_rank = 16 * up_to(3);
@@ -106,6 +101,11 @@ inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& 
   s.has_fp8_products =
       engine.has_fp8_products && s.compute_dtype == DType::bf16 && random() % 3 == 0;
   s.reshards_layers = random() % 3 > 0;
+  s.is_compiled = !engine.has_eager_kernels || random() % 2 == 0;
+  s.reduce_dtype = random() % 2 == 0 ? DType::bf16 : DType::fp32;
+  if (engine.drops_by_op)
+    for (std::size_t op = 0; op < recompute_op_names.size(); ++op)
+      if (random() % 3 == 0) s.recompute_ops.add(static_cast<RecomputeOp>(op));
   s.swaps_optimizer = engine.swaps_optimizer && random() % 4 == 0;
   s.loss_chunk = up_to(s.loss_tokens());
   return drawn;

@@ -38,7 +38,9 @@ TEST(RecomputedOps, LeaveOutWhatTheBackwardDoesNotRead) {
       read<ModelConfig>(read_json(std::filesystem::path(XT_MODELS) / "tiny_moe.json"));
   const OpGraph graph = build_decoder(config.architecture, {.tokens = 64, .expert_parallel = 2});
   const Block& block = graph.decoder.front();
-  const std::vector<bool> again = recomputed_ops(block);
+  std::vector<bool> is_recorded_value;
+  for (const GraphValue& value : block.values) is_recorded_value.push_back(value.is_recorded);
+  const std::vector<bool> again = recomputed_ops(block, is_recorded_value);
   for (std::size_t i = 0; i < again.size(); ++i) {
     const Kernel kernel = block.forward[i].work.kernel;
     const bool is_last = i + 1 == again.size();

@@ -57,6 +57,47 @@ TEST(Swiglu, AgreesWithAutograd) {
   }
 }
 
+TEST(SiluMultiply, AgreesWithAutogradInOneKernelAndInSeveral) {
+  for (const DType dtype : activation_types) {
+    const std::int64_t T = pick(1, 40), F = pick(2, 200), n = T * F;
+    const at::Tensor gate = random({T, F}, dtype) * 4, up = random({T, F}, dtype);
+    const at::Tensor dact = random({T, F}, dtype), act = garbage({T, F}, dtype);
+    const at::Tensor dgate = garbage({T, F}, dtype), dup = garbage({T, F}, dtype);
+    const at::Tensor gate_leaf = leaf(gate), up_leaf = leaf(up);
+    const at::Tensor want = at::silu(gate_leaf) * up_leaf;
+    differentiate(want, dact);
+    run({Kernel::silu_multiply, dtype, {T, F}, {gate, up}, {act}});
+    run({Kernel::silu_multiply_backward, dtype, {T, F}, {dact, gate, up}, {dgate, dup}});
+    expect_close(act, want, dtype);
+    expect_close(dgate, gate_leaf.grad(), dtype);
+    expect_close(dup, up_leaf.grad(), dtype);
+    const at::Tensor silu = garbage({T, F}, dtype), d_silu = garbage({T, F}, dtype);
+    run({Kernel::silu, dtype, {n}, {gate}, {silu}});
+    run({Kernel::multiply, dtype, {n}, {silu, up}, {act}});
+    run({Kernel::multiply, dtype, {n}, {dact, up}, {d_silu}});
+    run({Kernel::silu_backward, dtype, {n}, {d_silu, gate}, {dgate}});
+    expect_close(silu, at::silu(gate_leaf), dtype);
+    expect_close(act, want, dtype);
+    expect_close(dgate, gate_leaf.grad(), dtype);
+  }
+}
+
+TEST(Gelu, AgreesWithAutograd) {
+  for (const DType dtype : activation_types) {
+    for (const std::int64_t F : {std::int64_t{1}, pick(2, 20), pick(20, 200)}) {
+      const std::int64_t T = pick(1, 40);
+      const at::Tensor x = random({T, F}, dtype) * 4, act = garbage({T, F}, dtype);
+      const at::Tensor dact = random({T, F}, dtype), dx = garbage({T, F}, dtype);
+      const at::Tensor x_leaf = leaf(x), want = at::gelu(x_leaf);
+      differentiate(want, dact);
+      run({Kernel::gelu, dtype, {T, F}, {x}, {act}});
+      run({Kernel::gelu_backward, dtype, {T, F}, {dact, x}, {dx}});
+      expect_close(act, want, dtype);
+      expect_close(dx, x_leaf.grad(), dtype);
+    }
+  }
+}
+
 TEST(Swiglu, SaturatesWithoutOverflow) {
   const at::Tensor gate_up = at::tensor({-1000.f, 1000.f, 2.f, 3.f}).view({1, 4});
   const at::Tensor act = garbage({1, 2});

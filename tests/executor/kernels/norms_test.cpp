@@ -61,5 +61,28 @@ TEST(RmsNorm, GivesTheSameBitsWhateverTheNumberOfThreads) {
   EXPECT_TRUE(alone.dweight.equal(shared.dweight));
 }
 
+void check_layer_norm(std::int64_t T, std::int64_t E, DType dtype) {
+  const at::Tensor x = random({T, E}, dtype), w = random({E}, dtype), dy = random({T, E}, dtype);
+  const at::Tensor y = garbage({T, E}, dtype), moments = garbage({T, 2});
+  const at::Tensor dx = garbage({T, E}, dtype), dw = garbage({E}, dtype);
+  const at::Tensor x_leaf = leaf(x), w_leaf = leaf(w);
+  const at::Tensor centred = x_leaf - x_leaf.mean(-1, true);
+  const at::Tensor want = centred * (centred.square().mean(-1, true) + 1e-6).rsqrt() * w_leaf;
+  differentiate(want, dy);
+  run({Kernel::layer_norm, dtype, {T, E}, {x, w}, {y, moments}});
+  run({Kernel::layer_norm_backward, dtype, {T, E}, {dy, x, w, moments}, {dx, dw}});
+  expect_close(y, want, dtype);
+  expect_close(moments.select(1, 0), x_leaf.mean(-1), DType::fp32);
+  expect_close(dw, w_leaf.grad(), dtype);
+  expect_close(dx, x_leaf.grad(), dtype);
+}
+
+TEST(LayerNorm, AgreesWithAutograd) {
+  for (const DType dtype : activation_types) {
+    check_layer_norm(1, 33, dtype);
+    for (int i = 0; i < 6; ++i) check_layer_norm(pick(1, 300), pick(16, 300), dtype);
+  }
+}
+
 }  // namespace
 }  // namespace xt

@@ -1,0 +1,20 @@
+#pragma once
+
+// Norms and rotary angles as a framework without a compiler executes them: every operation of their
+// formula is a kernel that reads and writes whole tensors, in fp32 between the conversions.
+
+#include "costmodel/ir/op_graph.h"
+
+namespace xt {
+
+/// Replaces each RMSNorm and rotary op of `block` by the kernels of its formula.
+///
+///   norm      widen, square, mean, scale, narrow, times weight; ten kernels backward
+///   rotary    widen, rotate, narrow, both ways
+///
+/// Assumes: LayerNorm and GELU are single kernels everywhere
+/// Source:  PyTorch, aten/src/ATen/native/layer_norm.cpp, rms_norm as composed of other ops;
+///          torchtitan, models/llama, apply_rotary_emb in complex fp32
+void use_eager_kernels(OpGraph& graph, Block& block);
+
+}  // namespace xt

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "costmodel/models/config.h"
 #include "planner/lower/engine.h"
@@ -107,6 +108,23 @@ std::int64_t gradient_accumulation(const PublishedRow& row) {
   return std::max<std::int64_t>(1, *row.global_batch_size / micro_step);
 }
 
+// Liger computes the loss in chunks as large as a hidden state is to its logits.
+//
+// Source: Liger-Kernel, ops/fused_linear_cross_entropy.py
+std::int64_t liger_chunk(const PublishedRow& row) {
+  const auto ratio_up = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
+  const std::int64_t tokens = row.seq_len * row.micro_batch_size;
+  const std::int64_t chunks = ratio_up(row.model.vocab_size, row.model.hidden_size);
+  const auto least = static_cast<std::uint64_t>(ratio_up(tokens, chunks));
+  return static_cast<std::int64_t>(std::bit_ceil(least));
+}
+
+// The loss has no field: where it is not whole, the notes say so.
+std::string loss_chunk(const PublishedRow& row, const EngineOfFramework& of) {
+  const bool has_liger = row.notes.find("Liger fused linear cross entropy") != std::string::npos;
+  return has_liger ? std::to_string(liger_chunk(row)) : std::string(of.loss_chunk);
+}
+
 // How the packs of a row's step are made.
 Flags data_flags(const PublishedRow& row, const EngineOfFramework& of) {
   const std::int64_t sample = of.sample_length == 0 ? row.seq_len : of.sample_length;
@@ -136,7 +154,7 @@ Flags flags_of(const PublishedRow& row, const EngineOfFramework& of, const Profi
                  {"fp8_products", row.has_fp8() ? "true" : "false"},
                  {"recompute", row.recompute == PublishedRecompute::full ? "all" : "none"},
                  {"swap", row.offload ? "all" : "none"},
-                 {"loss_chunk", std::string(of.loss_chunk)}};
+                 {"loss_chunk", loss_chunk(row, of)}};
   for (const Flags& more : {data_flags(row, of), layout_flags(row, profile)})
     flags.insert(flags.end(), more.begin(), more.end());
   return flags;

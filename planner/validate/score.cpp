@@ -19,9 +19,6 @@ std::optional<double> time_error(const PublishedRow& row, const RowPrediction& p
   return *row.tokens_per_device_s() / predicted.tokens_per_device_s - 1;
 }
 
-// What the device has lost: nothing is known yet of what stands beside the allocator.
-double device_bytes(const RowPrediction& predicted) { return predicted.reserved_bytes; }
-
 bool has_open_memory(const PublishedRow& row) {
   return row.is_usable_for(Use::memory) && !row.measured.memory_kind;
 }
@@ -37,7 +34,7 @@ std::optional<double> memory_error(const PublishedRow& row, const RowPrediction&
     case MemoryKind::reserved:
       return predicted.reserved_bytes / measured - 1;
     case MemoryKind::device:
-      return device_bytes(predicted) / measured - 1;
+      return predicted.device_bytes() / measured - 1;
   }
   return std::nullopt;
 }

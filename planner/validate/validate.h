@@ -23,6 +23,9 @@ struct RowPrediction {
   double reserved_bytes = 0;   ///< at the peak, of a rank
   bool fits = true;
   double hardware_flops_per_token = 0;  ///< as executed, recompute included
+
+  /// Of a rank, as the device counts: nothing is known yet of what stands beside the allocator.
+  double device_bytes() const { return reserved_bytes; }
 };
 
 /// What a row came to: a prediction, or a reason without one.

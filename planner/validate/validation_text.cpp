@@ -36,23 +36,19 @@ std::vector<std::string> group_cells(std::vector<std::string> cells, const Group
 }
 
 std::vector<Column> group_columns(std::vector<Column> columns) {
-  const std::vector<Column> rest = {{"priced"},      {"of"},        {"time"},      {"median", "%"},
-                                    {"p90", "%"},    {"bias", "%"}, {"null", "%"}, {"memory"},
-                                    {"median", "%"}, {"p90", "%"},  {"bias", "%"}, {"open"}};
+  const std::vector<Column> rest = {{"priced"},          {"of"},          {"time rows"},
+                                    {"median", "%"},     {"p90", "%"},    {"bias", "%"},
+                                    {"null model", "%"}, {"memory rows"}, {"median", "%"},
+                                    {"p90", "%"},        {"bias", "%"},   {"open"}};
   columns.insert(columns.end(), rest.begin(), rest.end());
   return columns;
 }
 
 // Groups without a priced row are only counted, among the reasons.
-std::string group_table(std::vector<Column> names, const std::vector<GroupScore>& groups,
-                        const GroupScore& total) {
-  const std::size_t n_names = names.size();
+std::string group_table(std::vector<Column> names, const std::vector<GroupScore>& groups) {
   Table table(group_columns(std::move(names)));
   for (const GroupScore& of : groups)
     if (of.n_unsupported < of.n_rows) table.row(group_cells(of.name, of));
-  std::vector<std::string> name = total.name;
-  name.resize(n_names);
-  table.row(group_cells(std::move(name), total));
   return table.text();
 }
 
@@ -108,29 +104,35 @@ std::string error_cell(const std::optional<double>& error) {
   return error ? signed_percent(*error) : "";
 }
 
-std::string measured_memory_text(const PublishedMeasured& measured) {
-  if (!measured.peak_memory_bytes) return "";
-  return gib(static_cast<double>(*measured.peak_memory_bytes));
+// What is predicted of each kind of memory, and what was measured beside the kind that it is.
+void add_memory(Table& table, const RowScore& of) {
+  const RowPrediction& predicted = *of.outcome.predicted;
+  const PublishedMeasured& measured = of.row.measured;
+  const std::string peak =
+      measured.peak_memory_bytes ? gib(static_cast<double>(*measured.peak_memory_bytes)) : "";
+  const auto row = [&](MemoryKind kind, double bytes) {
+    const bool is_it = !peak.empty() && measured.memory_kind == kind;
+    const std::string_view name = memory_kind_names[static_cast<std::size_t>(kind)];
+    table.row({fmt::format("{} [GiB]", name), "~" + gib(bytes), is_it ? peak : "",
+               is_it ? error_cell(of.memory_error) : ""});
+  };
+  row(MemoryKind::allocated, predicted.allocated_bytes);
+  row(MemoryKind::reserved, predicted.reserved_bytes);
+  if (measured.memory_kind == MemoryKind::device) row(MemoryKind::device, predicted.device_bytes());
+  if (!peak.empty() && !measured.memory_kind)
+    table.row({"one of both [GiB]", "", peak, error_cell(of.memory_error)});
 }
 
 std::string error_table(const RowScore& of) {
   const RowPrediction& predicted = *of.outcome.predicted;
   const std::optional<double> tokens = of.row.tokens_per_device_s();
-  const PublishedMeasured& measured = of.row.measured;
-  const std::string kind =
-      measured.memory_kind
-          ? std::string(memory_kind_names[static_cast<std::size_t>(*measured.memory_kind)])
-          : "kind not stated";
+  const std::optional<bool> oom = of.row.measured.oom;
   Table table({{"", {}, Align::left}, {"predicted"}, {"measured"}, {"error", "%"}});
   table.row({"tokens per device per second", "~" + significant(predicted.tokens_per_device_s, 4),
              tokens ? significant(*tokens, 4) : "", error_cell(of.time_error)});
-  table.row({"allocated [GiB]", "~" + gib(predicted.allocated_bytes)});
-  table.row({"reserved [GiB]", "~" + gib(predicted.reserved_bytes)});
-  if (measured.peak_memory_bytes)
-    table.row({fmt::format("peak [GiB], {}", kind), "", measured_memory_text(measured),
-               error_cell(of.memory_error)});
-  table.row({"runs out of memory", predicted.fits ? "~no" : "~yes",
-             measured.oom ? (*measured.oom ? "yes" : "no") : ""});
+  add_memory(table, of);
+  table.row(
+      {"runs out of memory", predicted.fits ? "~no" : "~yes", oom ? (*oom ? "yes" : "no") : ""});
   return table.text();
 }
 
@@ -139,13 +141,16 @@ std::string error_table(const RowScore& of) {
 std::string validation_text(const Validation& validation) {
   const GroupScore& total = validation.total;
   std::string text = fmt::format(
-      "{} of {} published rows priced; errors are signed, above zero where the prediction takes "
-      "longer or more\n\n",
+      "{} of {} published rows priced; median and p90 of |error|, bias the median of errors, above "
+      "zero where the prediction takes longer or more\n\n",
       total.n_rows - total.n_unsupported, total.n_rows);
   const std::vector<Column> strata = {
       {"machine", {}, Align::left}, {"framework", {}, Align::left}, {"model", {}, Align::left}};
-  text += group_table(strata, validation.strata, total) + "\n";
-  text += group_table({{"source", {}, Align::left}}, validation.sources, total);
+  std::vector<GroupScore> groups = validation.strata;
+  groups.push_back(total);
+  groups.back().name.resize(strata.size());
+  text += group_table(strata, groups) + "\n";
+  text += group_table({{"source", {}, Align::left}}, validation.sources);
   text += reason_table(validation) + "\n";
   return text + oom_line(validation.oom);
 }

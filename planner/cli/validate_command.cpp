@@ -10,22 +10,28 @@
 namespace xt {
 namespace {
 
-const PublishedRow& row_named(const std::vector<PublishedRow>& rows, const std::string& id) {
-  const auto found = std::ranges::find(rows, id, &PublishedRow::id);
-  if (found != rows.end()) return *found;
+const RowScore& row_named(const Validation& validation, const std::string& id) {
   std::vector<std::string> ids;
-  for (const PublishedRow& row : rows) ids.push_back(row.id);
+  for (const RowScore& of : validation.rows) {
+    if (of.row.id == id) return of;
+    ids.push_back(of.row.id);
+  }
   const auto near = nearest(id, ids);
   throw InputError({error_in(
       "--explain", fmt::format("unknown row `{}`", id),
       near ? fmt::format("did you mean `{}`?", *near) : "--json lists the ids of all rows")});
 }
 
-void explain(const std::vector<PublishedRow>& rows, const std::string& id,
-             const Surroundings& around) {
-  const std::vector<PublishedRow> one = {row_named(rows, id)};
-  const RowPlan plan = plan_of(one.front(), profiles_of(one, around.catalogue));
-  const RowScore of = score(one, price_rows(one, around.catalogue, 1)).rows.front();
+void print(const Validation& validation, bool is_json) {
+  if (is_json) {
+    fmt::print("{}", validation_json(validation).pretty());
+  } else {
+    fmt::print("{}", validation_text(validation));
+  }
+}
+
+void explain(const RowScore& of, const Surroundings& around) {
+  const RowPlan plan = plan_of(of.row, profiles_of({of.row}, around.catalogue));
   if (around.is_json) {
     fmt::print("{}", explanation_json(of, plan).pretty());
   } else {
@@ -37,16 +43,12 @@ void explain(const std::vector<PublishedRow>& rows, const std::string& id,
 
 ExitCode validate_command(const ValidateOptions& options, const Surroundings& around) {
   const std::vector<PublishedRow> rows = read_published(options.files);
-  if (options.explain) {
-    explain(rows, *options.explain, around);
-    return ExitCode::yes;
-  }
   const std::size_t n_threads = std::max(1u, std::thread::hardware_concurrency());
   const Validation validation = score(rows, price_rows(rows, around.catalogue, n_threads));
-  if (around.is_json) {
-    fmt::print("{}", validation_json(validation).pretty());
+  if (options.explain) {
+    explain(row_named(validation, *options.explain), around);
   } else {
-    fmt::print("{}", validation_text(validation));
+    print(validation, around.is_json);
   }
   return ExitCode::yes;
 }

@@ -25,16 +25,17 @@ bool has_open_memory(const PublishedRow& row) {
 
 std::optional<double> memory_error(const PublishedRow& row, const RowPrediction& predicted) {
   if (!row.is_usable_for(Use::memory)) return std::nullopt;
-  const auto measured = static_cast<double>(*row.measured.peak_memory_bytes);
+  const Bytes measured(*row.measured.peak_memory_bytes);
+  const auto error = [&](Bytes of) { return of / measured - 1; };
   if (has_open_memory(row))
-    return std::clamp(measured, predicted.allocated_bytes, predicted.reserved_bytes) / measured - 1;
+    return error(std::clamp(measured, predicted.allocated, predicted.reserved));
   switch (*row.measured.memory_kind) {
     case MemoryKind::allocated:
-      return predicted.allocated_bytes / measured - 1;
+      return error(predicted.allocated);
     case MemoryKind::reserved:
-      return predicted.reserved_bytes / measured - 1;
+      return error(predicted.reserved);
     case MemoryKind::device:
-      return predicted.device_bytes() / measured - 1;
+      return error(predicted.on_device());
   }
   return std::nullopt;
 }

@@ -19,8 +19,8 @@ RowPrediction predict(const Plan& plan) {
   RowPrediction prediction;
   prediction.tokens_per_device_s = tokens_per_device_s(plan, answer);
   prediction.step_time_s = answer.account.step.value;
-  prediction.allocated_bytes = static_cast<double>(answer.timeline.device_memory.peak.value);
-  prediction.reserved_bytes = static_cast<double>(answer.reserved.value);
+  prediction.allocated = answer.timeline.device_memory.peak;
+  prediction.reserved = answer.reserved;
   prediction.fits = answer.fits;
   const double tokens_per_rank_s =
       prediction.tokens_per_device_s / static_cast<double>(plan.profile.ranks_per_device);

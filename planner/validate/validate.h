@@ -19,13 +19,13 @@ namespace xt {
 struct RowPrediction {
   double tokens_per_device_s = 0;
   double step_time_s = 0;
-  double allocated_bytes = 0;  ///< at the peak, of a rank
-  double reserved_bytes = 0;   ///< at the peak, of a rank
+  Bytes allocated;  ///< at the peak, of a rank
+  Bytes reserved;   ///< at the peak, of a rank
   bool fits = true;
   double hardware_flops_per_token = 0;  ///< as executed, recompute included
 
   /// Of a rank, as the device counts: nothing is known yet of what stands beside the allocator.
-  double device_bytes() const { return reserved_bytes; }
+  Bytes on_device() const { return reserved; }
 };
 
 /// What a row came to: a prediction, or a reason without one.

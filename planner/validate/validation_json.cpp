@@ -11,8 +11,8 @@ Json predicted_json(const std::optional<RowPrediction>& predicted) {
   if (!predicted) return Json();
   return Json::object({{"tokens_per_device_s", predicted->tokens_per_device_s},
                        {"step_time_s", predicted->step_time_s},
-                       {"allocated_bytes", predicted->allocated_bytes},
-                       {"reserved_bytes", predicted->reserved_bytes},
+                       {"allocated_bytes", predicted->allocated.value},
+                       {"reserved_bytes", predicted->reserved.value},
                        {"hardware_flops_per_token", predicted->hardware_flops_per_token},
                        {"fits", predicted->fits}});
 }

@@ -98,7 +98,9 @@ std::string row_lines(const PublishedRow& row) {
   return text + fmt::format("notes: {}\n", row.notes);
 }
 
-std::string gib(double bytes) { return significant(bytes / (1024.0 * 1024.0 * 1024.0), 4); }
+std::string gib(Bytes bytes) {
+  return significant(static_cast<double>(bytes.value) / (1024.0 * 1024.0 * 1024.0), 4);
+}
 
 std::string error_cell(const std::optional<double>& error) {
   return error ? signed_percent(*error) : "";
@@ -109,16 +111,16 @@ void add_memory(Table& table, const RowScore& of) {
   const RowPrediction& predicted = *of.outcome.predicted;
   const PublishedMeasured& measured = of.row.measured;
   const std::string peak =
-      measured.peak_memory_bytes ? gib(static_cast<double>(*measured.peak_memory_bytes)) : "";
-  const auto row = [&](MemoryKind kind, double bytes) {
+      measured.peak_memory_bytes ? gib(Bytes(*measured.peak_memory_bytes)) : "";
+  const auto row = [&](MemoryKind kind, Bytes bytes) {
     const bool is_it = !peak.empty() && measured.memory_kind == kind;
     const std::string_view name = memory_kind_names[static_cast<std::size_t>(kind)];
     table.row({fmt::format("{} [GiB]", name), "~" + gib(bytes), is_it ? peak : "",
                is_it ? error_cell(of.memory_error) : ""});
   };
-  row(MemoryKind::allocated, predicted.allocated_bytes);
-  row(MemoryKind::reserved, predicted.reserved_bytes);
-  if (measured.memory_kind == MemoryKind::device) row(MemoryKind::device, predicted.device_bytes());
+  row(MemoryKind::allocated, predicted.allocated);
+  row(MemoryKind::reserved, predicted.reserved);
+  if (measured.memory_kind == MemoryKind::device) row(MemoryKind::device, predicted.on_device());
   if (!peak.empty() && !measured.memory_kind)
     table.row({"one of both [GiB]", "", peak, error_cell(of.memory_error)});
 }
@@ -130,6 +132,8 @@ std::string error_table(const RowScore& of) {
   Table table({{"", {}, Align::left}, {"predicted"}, {"measured"}, {"error", "%"}});
   table.row({"tokens per device per second", "~" + significant(predicted.tokens_per_device_s, 4),
              tokens ? significant(*tokens, 4) : "", error_cell(of.time_error)});
+  if (of.null_model_time_error)
+    table.row({"  by the null model", "", "", error_cell(of.null_model_time_error)});
   add_memory(table, of);
   table.row(
       {"runs out of memory", predicted.fits ? "~no" : "~yes", oom ? (*oom ? "yes" : "no") : ""});

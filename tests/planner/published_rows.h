@@ -46,8 +46,8 @@ inline PublishedRow with_oom(PublishedRow row) {
 inline RowOutcome outcome_of(double tokens_per_device_s, double flops_per_token = 1) {
   RowPrediction predicted;
   predicted.tokens_per_device_s = tokens_per_device_s;
-  predicted.allocated_bytes = 100;
-  predicted.reserved_bytes = 120;
+  predicted.allocated = Bytes(100);
+  predicted.reserved = Bytes(120);
   predicted.hardware_flops_per_token = flops_per_token;
   return {predicted};
 }

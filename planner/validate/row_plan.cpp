@@ -41,6 +41,19 @@ std::string profile_name(const PublishedRow& row) {
   return row.machine == two_die_package ? "ascend_a3" : row.machine;
 }
 
+// What a run file says of the recompute of a row; none where it recomputes parts of layers.
+std::optional<std::string> recompute_of(const PublishedRow& row) {
+  if (row.recompute == PublishedRecompute::none) return "none";
+  if (row.recompute == PublishedRecompute::full) return "all";
+  const std::string_view detail = *row.recompute_detail;
+  if (detail == "full recomputation of every second layer")
+    return std::to_string(row.model.num_hidden_layers / 2);
+  constexpr std::string_view some = "full recomputation of ";
+  const std::string all = fmt::format(" of {} layers", row.model.num_hidden_layers);
+  if (!detail.starts_with(some) || !detail.ends_with(all)) return std::nullopt;
+  return std::string(detail.substr(some.size(), detail.size() - some.size() - all.size()));
+}
+
 bool offloads_inputs_of_layers(const PublishedRow& row) {
   return row.offload == "activations" || row.offload == "activation checkpoints";
 }
@@ -84,8 +97,7 @@ constexpr std::array<Refusal, 14> refusals = {{
      },
      [](const PublishedRow& row) { return std::string(model_type(row.model)); }},
     {"a shared expert of another width", has_odd_shared_expert},
-    {"selective recompute",
-     [](const PublishedRow& row) { return row.recompute == PublishedRecompute::selective; }},
+    {"selective recompute", [](const PublishedRow& row) { return !recompute_of(row); }},
     {"optimizer state not of 8 bytes a parameter",
      [](const PublishedRow& row) { return row.optimizer_state_bytes_per_param.value_or(8) != 8; }},
     {"offload of other than inputs of layers",
@@ -152,7 +164,7 @@ Flags flags_of(const PublishedRow& row, const EngineOfFramework& of, const Profi
   Flags flags = {{"engine", std::string(of.engine)},
                  {"compute_dtype", row.precision == "fp16" ? "fp16" : "bf16"},
                  {"fp8_products", row.has_fp8() ? "true" : "false"},
-                 {"recompute", row.recompute == PublishedRecompute::full ? "all" : "none"},
+                 {"recompute", *recompute_of(row)},
                  {"swap", row.offload ? "all" : "none"},
                  {"loss_chunk", loss_chunk(row, of)}};
   for (const Flags& more : {data_flags(row, of), layout_flags(row, profile)})

@@ -208,6 +208,27 @@ TEST(RowPlan, ReplicasAndLayersThatStayGatheredAreTaken) {
   EXPECT_FALSE(s.reshards_layers);
 }
 
+TEST(RowPlan, SomeLayersRecomputedWholeAreThatMany) {
+  PublishedRow row = xtuner_row();
+  row.offload.reset();
+  row.recompute = PublishedRecompute::selective;
+  row.recompute_detail = "full recomputation of every second layer";
+  EXPECT_EQ(plan_of_row(row).strategy.recompute_layers, 47);
+  row.recompute_detail = "full recomputation of 5 of 94 layers";
+  EXPECT_EQ(plan_of_row(row).strategy.recompute_layers, 5);
+  row.recompute_detail = "full recomputation of 1 of 2 layers per chunk";
+  EXPECT_EQ(reason_of(row), "selective recompute");
+}
+
+TEST(RowPlan, ExpertsAreSpreadAcrossNodesAndByTheKernelsOfTheFramework) {
+  PublishedRow row = xtuner_row();
+  row.parallel.ep = 16;
+  EXPECT_EQ(plan_of_row(row).strategy.expert_parallel, 16);
+  EXPECT_EQ(plan_of_row(row).strategy.dispatch, Dispatch::all_to_all);
+  row.framework = "NeMo AutoModel (FSDP2), DeepEP";
+  EXPECT_EQ(plan_of_row(row).strategy.dispatch, Dispatch::deep_ep);
+}
+
 // 151936 logits are 30 times a hidden state of 5120: 16384 tokens in 30 parts, up to a power of two
 TEST(RowPlan, LigerChunksTheLoss) {
   EXPECT_EQ(plan_of_row(row_named("trl-dense-2793d24c")).strategy.loss_chunk, 1024);

@@ -62,6 +62,15 @@ struct CalibrateOptions {
 /// Fits one scale per kernel to measured plans and scores it on others.
 ExitCode calibrate_command(const CalibrateOptions& options, const Surroundings& around);
 
+/// Which published rows to price, and which of them to explain.
+struct ValidateOptions {
+  std::vector<std::filesystem::path> files;
+  std::optional<std::string> explain;
+};
+
+/// Predictions against published training steps; with `explain` one row and its estimate.
+ExitCode validate_command(const ValidateOptions& options, const Surroundings& around);
+
 /// What there is: models, machines, engines, or the keys of a run file.
 ExitCode list_command(const std::string& what, const Surroundings& around);
 

@@ -61,6 +61,7 @@ struct Arguments {
   ScheduleOptions schedule;
   CompareOptions compare;
   CalibrateOptions calibrate;
+  ValidateOptions validate;
   std::string what;
 };
 
@@ -95,6 +96,11 @@ void describe(CLI::App& app, Arguments& arguments, RunFlags& flags) {
   calibrate->add_option("--out", arguments.calibrate.out, "Overlay to write")->required();
   calibrate->add_flag("--force", arguments.calibrate.may_overwrite, "Overwrite what is there");
 
+  CLI::App* validate = app.add_subcommand("validate", "Predicted against published, row by row");
+  validate->add_option("files", arguments.validate.files, "Files of published_measurements/1")
+      ->required();
+  validate->add_option("--explain", arguments.validate.explain, "One row, by its id");
+
   CLI::App* list = app.add_subcommand("list", "Models, machines, engines, or keys of a run file");
   list->add_option("what", arguments.what, "models, machines, engines or keys")
       ->required()
@@ -108,6 +114,7 @@ ExitCode dispatch(const CLI::App& app, const Arguments& arguments) {
   if (app.got_subcommand("schedule")) return schedule_command(arguments.schedule, around);
   if (app.got_subcommand("compare")) return compare_command(arguments.compare, around);
   if (app.got_subcommand("calibrate")) return calibrate_command(arguments.calibrate, around);
+  if (app.got_subcommand("validate")) return validate_command(arguments.validate, around);
   return list_command(arguments.what, around);
 }
 

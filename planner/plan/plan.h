@@ -60,12 +60,23 @@ struct Plan {
   bool has_automatic_swap = false;
 };
 
-/// The plan that `request` asks for.
+/// What a plan is made for: a model on a machine.
+struct Subject {
+  std::string model_name;
+  Architecture architecture;
+  std::string machine_name;
+  Profile profile;
+  std::optional<double> calibration_error = {};  ///< of the overlay that `profile` has, if any
+};
+
+/// The plan that `request` asks for, of the model and the machine that it names.
 ///
 /// Defaults: engine xt_run, its own dtype, one device, expert_parallel 1, pack_length 4096, samples
 ///           as long as the pack, recompute all, swap none, loss_chunk auto
 /// Throws: InputError with every field that cannot be
 Plan resolve(Request& request, const Catalogue& catalogue);
+/// The same for a model and a machine that need not be in any catalogue.
+Plan resolve(Request& request, Subject subject);
 
 /// The op graph of a plan's micro-step.
 OpGraph graph_of(const Plan& plan);

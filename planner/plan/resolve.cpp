@@ -17,13 +17,56 @@
 namespace xt {
 namespace {
 
+// What `load` makes of the value of `field`, where it is given and known.
+template <typename Load>
+void load_named(Request& request, std::string_view field, const std::optional<std::string>& name,
+                Load load) {
+  if (!name) {
+    request.problem(field, fmt::format("no {} is given", field),
+                    fmt::format("xt-plan list {}s shows what there is", field));
+    return;
+  }
+  try {
+    load(*name);
+  } catch (const InputError& error) {
+    const bool is_unknown_name =
+        error.problems().size() == 1 && error.problems().front().where.file.empty();
+    if (!is_unknown_name) throw;
+    request.problem(field, error.problems().front().message, error.problems().front().hint);
+  }
+}
+
+Subject subject_of(Request& request, const Catalogue& catalogue) {
+  const RunFile& from = request.fields();
+  Subject subject;
+  load_named(request, "model", from.model, [&](const std::string& name) {
+    subject.architecture = catalogue.model(name).architecture;
+    subject.model_name = std::filesystem::path(name).stem().string();
+  });
+  load_named(request, "machine", from.machine, [&](const std::string& name) {
+    subject.profile = catalogue.machine(name);
+    if (from.overlay) {
+      const auto overlay = read<Overlay>(read_yaml(*from.overlay));
+      subject.calibration_error = overlay.residual_ratio;
+      subject.profile = with_overlay(std::move(subject.profile), overlay);
+    }
+    subject.machine_name = name;
+  });
+  return subject;
+}
+
 class Resolver {
  public:
-  Resolver(Request& request, const Catalogue& catalogue)
-      : request_(request), from_(request.fields()), catalogue_(catalogue) {}
+  Resolver(Request& request, Subject subject) : request_(request), from_(request.fields()) {
+    plan_.model_name = std::move(subject.model_name);
+    plan_.architecture = std::move(subject.architecture);
+    plan_.machine_name = std::move(subject.machine_name);
+    plan_.profile = std::move(subject.profile);
+    plan_.calibration_error = subject.calibration_error;
+  }
 
   Plan run() {
-    load();
+    choose_engine();
     request_.finish();
     choose_counts();
     choose_data();
@@ -39,60 +82,26 @@ class Resolver {
   }
 
  private:
-  void load();
+  void choose_engine();
   void choose_counts();
   void choose_data();
   void load_ranks();
   void choose_layers();
   void check_swap();
   void choose_optimizer();
-  template <typename Load>
-  void load_named(std::string_view field, const std::optional<std::string>& name, Load load);
   std::int64_t layers(const std::optional<Choice>& choice, std::string_view field,
                       std::int64_t most);
   std::int64_t recomputable_layers() const;
 
   Request& request_;
   const RunFile& from_;
-  const Catalogue& catalogue_;
   const EngineRules* rules_ = nullptr;
   Plan plan_;
   bool is_automatic_chunk_ = false;
   bool is_automatic_swap_ = false;
 };
 
-template <typename Load>
-void Resolver::load_named(std::string_view field, const std::optional<std::string>& name,
-                          Load load) {
-  if (!name) {
-    request_.problem(field, fmt::format("no {} is given", field),
-                     fmt::format("xt-plan list {}s shows what there is", field));
-    return;
-  }
-  try {
-    load(*name);
-  } catch (const InputError& error) {
-    const bool is_unknown_name =
-        error.problems().size() == 1 && error.problems().front().where.file.empty();
-    if (!is_unknown_name) throw;
-    request_.problem(field, error.problems().front().message, error.problems().front().hint);
-  }
-}
-
-void Resolver::load() {
-  load_named("model", from_.model, [&](const std::string& name) {
-    plan_.architecture = catalogue_.model(name).architecture;
-    plan_.model_name = std::filesystem::path(name).stem().string();
-  });
-  load_named("machine", from_.machine, [&](const std::string& name) {
-    plan_.profile = catalogue_.machine(name);
-    if (from_.overlay) {
-      const auto overlay = read<Overlay>(read_yaml(*from_.overlay));
-      plan_.calibration_error = overlay.residual_ratio;
-      plan_.profile = with_overlay(std::move(plan_.profile), overlay);
-    }
-    plan_.machine_name = name;
-  });
+void Resolver::choose_engine() {
   const std::string engine = from_.engine.value_or("xt_run");
   rules_ = engine_named(engine);
   if (rules_ != nullptr) return;
@@ -237,7 +246,11 @@ OpGraph graph_of(const Plan& plan) {
 }
 
 Plan resolve(Request& request, const Catalogue& catalogue) {
-  return Resolver(request, catalogue).run();
+  return resolve(request, subject_of(request, catalogue));
+}
+
+Plan resolve(Request& request, Subject subject) {
+  return Resolver(request, std::move(subject)).run();
 }
 
 }  // namespace xt

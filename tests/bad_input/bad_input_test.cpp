@@ -10,6 +10,7 @@
 
 #include "costmodel/diagnostics/diagnostic.h"
 #include "planner/estimate/estimate.h"
+#include "planner/validate/published_row.h"
 
 namespace xt {
 namespace {
@@ -84,6 +85,51 @@ TEST(BadInput, AModelFileThatIsNotJsonIsRefusedAtItsPlace) {
 TEST(BadInput, AFieldThatChangesCostAndIsNotModelledIsRefusedByName) {
   EXPECT_THAT(model_problems("sliding_window.json"),
               testing::Contains(testing::HasSubstr("a qwen3 model has no latent attention")));
+}
+
+std::vector<std::string> published_problems(const std::string& name) {
+  try {
+    read_published(std::vector<std::filesystem::path>{folder / name});
+  } catch (const InputError& error) {
+    std::vector<std::string> found;
+    for (const Diagnostic& problem : error.problems())
+      found.push_back(headline(problem).substr((folder / name).string().size() + 1));
+    return found;
+  }
+  return {};
+}
+
+TEST(BadInput, FieldsOfPublishedRowsAreReadStrictly) {
+  EXPECT_THAT(published_problems("published_wrong_fields.json"),
+              testing::ElementsAre("12:13: error: unknown machine `h900`",
+                                   "13:13: error: expected a whole number, found `many`",
+                                   "36:3: error: unknown key `hidden`",
+                                   "51:11: error: zero is `4`, must be at most `3`",
+                                   "55:15: error: unknown recompute `ful`"));
+}
+
+TEST(BadInput, PublishedRowsThatContradictThemselvesAreRefused) {
+  EXPECT_THAT(
+      published_problems("published_contradictions.json"),
+      testing::ElementsAre(
+          "13:13: error: dp_shard · dp_replicate · tp · pp · cp is 256, but there are 128 devices",
+          "48:9: error: 128 experts are not divisible by 3 ranks",
+          "71:2: error: `memory` needs peak_memory_bytes",
+          "71:2: error: `oom` needs oom to be true",
+          testing::StartsWith("105:18: error: a model with experts needs")));
+}
+
+TEST(BadInput, PublishedRowsOfAnotherFormatAreRefusedOnce) {
+  EXPECT_THAT(published_problems("published_other_schema.json"),
+              testing::ElementsAre("1:12: error: schema is `published_measurements/0`, must be "
+                                   "`published_measurements/1`"));
+  EXPECT_THAT(published_problems("sliding_window.json"),
+              testing::ElementsAre(" error: names no format"));
+}
+
+TEST(BadInput, AnIdOfPublishedRowsMayNotOccurTwice) {
+  EXPECT_THAT(published_problems("published_twice.json"),
+              testing::ElementsAre(testing::StartsWith("77:8: error: id `xtuner-v1-67907ff0` is")));
 }
 
 TEST(BadInput, AllProblemsOfFlagsAreReportedWithTheFlag) {

@@ -1,0 +1,111 @@
+#include "planner/validate/model_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+namespace xt {
+namespace {
+
+bool is_named(const PublishedModel& model, std::string_view part) {
+  const auto same = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; };
+  return !std::ranges::search(model.name, part, same).empty();
+}
+
+// A family and which models are of it.
+struct TypeRule {
+  std::string_view model_type;
+  bool (*applies)(const PublishedModel& model);
+};
+
+// The first that fits a model counts.
+constexpr std::array<TypeRule, 14> type_rules = {{
+    {"deepseek_v3",
+     [](const PublishedModel& m) {
+       return m.kv_lora_rank.has_value() && m.q_lora_rank.has_value();
+     }},
+    {"deepseek_v2", [](const PublishedModel& m) { return m.kv_lora_rank.has_value(); }},
+    {"gpt_oss", [](const PublishedModel& m) { return m.sliding_window.has_value(); }},
+    {"qwen3_moe", [](const PublishedModel& m) { return m.is_moe() && is_named(m, "qwen3"); }},
+    {"mixtral", [](const PublishedModel& m) { return m.is_moe() && is_named(m, "mixtral"); }},
+    {"other_moe", [](const PublishedModel& m) { return m.is_moe(); }},
+    {"baichuan", [](const PublishedModel& m) { return m.position == "alibi" && m.gated_mlp; }},
+    {"bloom", [](const PublishedModel& m) { return m.position == "alibi"; }},
+    {"mpt", [](const PublishedModel& m) { return m.position == "learned" && !m.gated_mlp; }},
+    {"qwen3", [](const PublishedModel& m) { return m.gated_mlp && is_named(m, "qwen3"); }},
+    {"qwen2", [](const PublishedModel& m) { return m.gated_mlp && is_named(m, "qwen"); }},
+    {"olmo3", [](const PublishedModel& m) { return is_named(m, "olmo"); }},
+    {"llama", [](const PublishedModel& m) { return m.gated_mlp && m.position == "rope"; }},
+    {"other", [](const PublishedModel&) { return true; }},
+}};
+
+// A config.json in the making; a value that there is none of is left out.
+class Config {
+ public:
+  Config(std::string_view type) : root_(map_node()) {
+    add(root_, "model_type", text_node(std::string(type)));
+  }
+  Config& number(std::string_view key, std::optional<std::int64_t> value) {
+    if (value) add(root_, std::string(key), literal_node(std::to_string(*value)));
+    return *this;
+  }
+  Config& truth(std::string_view key, bool value) {
+    add(root_, std::string(key), literal_node(value ? "true" : "false"));
+    return *this;
+  }
+  Document document(const std::string& name) const { return {{name, ""}, root_}; }
+
+ private:
+  Node root_;
+};
+
+void add_experts(Config& config, const PublishedModel& model) {
+  const bool has_latent = model.kv_lora_rank.has_value();
+  config.number(has_latent ? "n_routed_experts" : "num_experts", model.num_experts)
+      .number("num_experts_per_tok", model.num_experts_per_tok)
+      .number("moe_intermediate_size", model.moe_intermediate_size)
+      .number("n_shared_experts",
+              *model.shared_expert_intermediate_size / *model.moe_intermediate_size)
+      .number("first_k_dense_replace", model.first_k_dense_replace);
+}
+
+void add_latent_attention(Config& config, const PublishedModel& model) {
+  config.number("q_lora_rank", model.q_lora_rank)
+      .number("kv_lora_rank", model.kv_lora_rank)
+      .number("qk_nope_head_dim", model.qk_nope_head_dim)
+      .number("qk_rope_head_dim", model.qk_rope_head_dim)
+      .number("v_head_dim", model.v_head_dim);
+}
+
+}  // namespace
+
+std::string_view model_type(const PublishedModel& model) {
+  return std::ranges::find_if(type_rules, [&](const TypeRule& rule) { return rule.applies(model); })
+      ->model_type;
+}
+
+std::vector<std::string_view> model_types() {
+  std::vector<std::string_view> types;
+  for (const TypeRule& rule : type_rules) types.push_back(rule.model_type);
+  return types;
+}
+
+ModelConfig model_config(const PublishedModel& model) {
+  Config config(model_type(model));
+  config.number("vocab_size", model.vocab_size)
+      .number("hidden_size", model.hidden_size)
+      .number("num_hidden_layers", model.num_hidden_layers)
+      .number("num_attention_heads", model.num_attention_heads)
+      .number("num_key_value_heads", model.num_key_value_heads)
+      .number("intermediate_size", model.intermediate_size)
+      .truth("tie_word_embeddings", model.tie_word_embeddings);
+  if (model.kv_lora_rank)
+    add_latent_attention(config, model);
+  else
+    config.number("head_dim", model.head_dim);
+  if (model.is_moe()) add_experts(config, model);
+  return read<ModelConfig>(config.document("model of the row"));
+}
+
+}  // namespace xt

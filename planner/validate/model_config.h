@@ -1,0 +1,28 @@
+#pragma once
+
+// From the model of a published row to the configuration that builds it: the same keys, read by the
+// same reader, as a config.json.
+
+#include <string_view>
+#include <vector>
+
+#include "costmodel/models/config.h"
+#include "planner/validate/published_row.h"
+
+namespace xt {
+
+/// The family of `model`, as Hugging Face's model_type; also of families that cannot be built.
+///
+/// Assumes: a name says what shapes do not: norms of queries and keys, biases, the activation
+std::string_view model_type(const PublishedModel& model);
+
+/// Every type that model_type() gives.
+std::vector<std::string_view> model_types();
+
+/// The configuration of `model`.
+///
+/// Assumes: its type is that of a family
+/// Throws: InputError with everything that the family cannot have
+ModelConfig model_config(const PublishedModel& model);
+
+}  // namespace xt

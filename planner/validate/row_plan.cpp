@@ -1,0 +1,227 @@
+#include "planner/validate/row_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "costmodel/models/config.h"
+#include "planner/lower/engine.h"
+#include "planner/validate/model_config.h"
+
+namespace xt {
+namespace {
+
+using Flags = std::vector<std::pair<std::string, std::string>>;
+
+// Who priced here takes the steps of whom, and what its recipe fixes that rows do not say.
+struct EngineOfFramework {
+  std::string_view family;
+  std::string_view framework;  // how its name begins
+  std::string_view engine;
+  std::int64_t sample_length;  // 0: a row's own sequences
+  std::string_view loss_chunk;
+};
+
+// The first that fits a row counts.
+// Source: for XTuner V1, tests/published: packs of short samples, of about 4096 tokens
+constexpr std::array<EngineOfFramework, 2> engine_rows = {{
+    {"fsdp2", "XTuner V1", "xtuner_v1", 4096, "1024"},
+    {"fsdp2", "", "xtuner_v1", 0, "none"},
+}};
+
+const EngineOfFramework* engine_of(const PublishedRow& row) {
+  for (const EngineOfFramework& of : engine_rows)
+    if (row.framework_family == of.family && row.framework.starts_with(of.framework)) return &of;
+  return nullptr;
+}
+
+// The profile of a row's machine.
+std::string profile_name(const PublishedRow& row) {
+  return row.machine == two_die_package ? "ascend_a3" : row.machine;
+}
+
+// What a run file says of the recompute of a row; none where it recomputes parts of layers.
+std::optional<std::string> recompute_of(const PublishedRow& row) {
+  if (row.recompute == PublishedRecompute::none) return "none";
+  if (row.recompute == PublishedRecompute::full) return "all";
+  const std::string_view detail = *row.recompute_detail;
+  if (detail == "full recomputation of every second layer")
+    return std::to_string(row.model.num_hidden_layers / 2);
+  constexpr std::string_view some = "full recomputation of ";
+  const std::string all = fmt::format(" of {} layers", row.model.num_hidden_layers);
+  if (!detail.starts_with(some) || !detail.ends_with(all)) return std::nullopt;
+  return std::string(detail.substr(some.size(), detail.size() - some.size() - all.size()));
+}
+
+bool offloads_inputs_of_layers(const PublishedRow& row) {
+  return row.offload == "activations" || row.offload == "activation checkpoints";
+}
+
+bool has_odd_shared_expert(const PublishedRow& row) {
+  const PublishedModel& model = row.model;
+  return model.is_moe() &&
+         *model.shared_expert_intermediate_size % *model.moe_intermediate_size != 0;
+}
+
+bool swaps(const PublishedRow& row) {
+  return row.model.is_moe() || engine_named(engine_of(row)->engine)->swaps_dense;
+}
+
+// What a row has that no plan has. `what` is followed by what `of` gives, where there is one.
+struct Refusal {
+  std::string_view what;
+  bool (*applies)(const PublishedRow& row);
+  std::string (*of)(const PublishedRow& row) = nullptr;
+};
+
+constexpr std::string_view no_engine = "engine", no_machine = "machine", no_model = "model";
+constexpr std::string_view refused_by_checks = "refused by the checks of a plan";
+
+constexpr std::array<Refusal, 14> refusals = {{
+    {no_engine, [](const PublishedRow& row) { return engine_of(row) == nullptr; },
+     [](const PublishedRow& row) { return row.framework_family; }},
+    {"pipeline parallelism", [](const PublishedRow& row) { return row.parallel.pp > 1; }},
+    {"tensor parallelism",
+     [](const PublishedRow& row) { return row.parallel.tp > 1 || row.parallel.etp > 1; }},
+    {"context parallelism", [](const PublishedRow& row) { return row.parallel.cp > 1; }},
+    {"ZeRO stage 0 or 1", [](const PublishedRow& row) { return row.parallel.zero < 2; }},
+    {"sliding windows",
+     [](const PublishedRow& row) { return row.model.sliding_window.has_value(); }},
+    {"multi-token prediction",
+     [](const PublishedRow& row) { return row.model.mtp_layers.value_or(0) > 0; }},
+    {no_model,
+     [](const PublishedRow& row) {
+       return std::ranges::find(families(), model_type(row.model), &Family::model_type) ==
+              families().end();
+     },
+     [](const PublishedRow& row) { return std::string(model_type(row.model)); }},
+    {"a shared expert of another width", has_odd_shared_expert},
+    {"selective recompute", [](const PublishedRow& row) { return !recompute_of(row); }},
+    {"optimizer state not of 8 bytes a parameter",
+     [](const PublishedRow& row) { return row.optimizer_state_bytes_per_param.value_or(8) != 8; }},
+    {"offload of other than inputs of layers",
+     [](const PublishedRow& row) { return row.offload && !offloads_inputs_of_layers(row); }},
+    {"offload without full recompute",
+     [](const PublishedRow& row) {
+       return row.offload && row.recompute != PublishedRecompute::full;
+     }},
+    {"offload of dense models", [](const PublishedRow& row) { return row.offload && !swaps(row); }},
+}};
+
+std::string text(const Refusal& refusal, const PublishedRow& row) {
+  return refusal.of == nullptr ? std::string(refusal.what)
+                               : fmt::format("{} {}", refusal.what, refusal.of(row));
+}
+
+std::int64_t gradient_accumulation(const PublishedRow& row) {
+  if (!row.global_batch_size) return 1;
+  const std::int64_t micro_step = row.micro_batch_size * row.parallel.data_parallel();
+  return std::max<std::int64_t>(1, *row.global_batch_size / micro_step);
+}
+
+// Liger computes the loss in chunks as large as a hidden state is to its logits.
+//
+// Source: Liger-Kernel, ops/fused_linear_cross_entropy.py
+std::int64_t liger_chunk(const PublishedRow& row) {
+  const auto ratio_up = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
+  const std::int64_t tokens = row.seq_len * row.micro_batch_size;
+  const std::int64_t chunks = ratio_up(row.model.vocab_size, row.model.hidden_size);
+  const auto least = static_cast<std::uint64_t>(ratio_up(tokens, chunks));
+  return static_cast<std::int64_t>(std::bit_ceil(least));
+}
+
+// The loss has no field: where it is not whole, the notes say so.
+std::string loss_chunk(const PublishedRow& row, const EngineOfFramework& of) {
+  const bool has_liger = row.notes.find("Liger fused linear cross entropy") != std::string::npos;
+  return has_liger ? std::to_string(liger_chunk(row)) : std::string(of.loss_chunk);
+}
+
+// How the packs of a row's step are made.
+Flags data_flags(const PublishedRow& row, const EngineOfFramework& of) {
+  const std::int64_t sample = of.sample_length == 0 ? row.seq_len : of.sample_length;
+  return {{"pack_length", std::to_string(row.seq_len * row.micro_batch_size)},
+          {"sample_length", std::to_string(std::min(sample, row.seq_len))},
+          {"gradient_accumulation", std::to_string(gradient_accumulation(row))}};
+}
+
+// How a row's step is spread over ranks.
+Flags layout_flags(const PublishedRow& row, const Profile& profile) {
+  const PublishedParallel& parallel = row.parallel;
+  const std::int64_t ranks = row.devices * profile.ranks_per_device;
+  Flags flags = {{"devices", std::to_string(row.devices)},
+                 {"expert_parallel", std::to_string(parallel.ep)},
+                 {"expert_parallel_across_nodes", "true"},
+                 {"reshard_after_forward", parallel.zero == 3 ? "true" : "false"}};
+  if (parallel.dp_replicate > 1)
+    flags.emplace_back("shard_ranks", std::to_string(ranks / parallel.dp_replicate));
+  if (parallel.ep > 1 && row.framework.find("DeepEP") != std::string::npos)
+    flags.emplace_back("dispatch", "deep_ep");
+  return flags;
+}
+
+Flags flags_of(const PublishedRow& row, const EngineOfFramework& of, const Profile& profile) {
+  Flags flags = {{"engine", std::string(of.engine)},
+                 {"compute_dtype", row.precision == "fp16" ? "fp16" : "bf16"},
+                 {"fp8_products", row.has_fp8() ? "true" : "false"},
+                 {"recompute", *recompute_of(row)},
+                 {"swap", row.offload ? "all" : "none"},
+                 {"loss_chunk", loss_chunk(row, of)}};
+  for (const Flags& more : {data_flags(row, of), layout_flags(row, profile)})
+    flags.insert(flags.end(), more.begin(), more.end());
+  return flags;
+}
+
+// A cluster's network is a choice of who built it: what the row says of it counts.
+Profile with_network(Profile profile, const PublishedRow& row) {
+  if (!row.scale_out_gbit_s_per_device) return profile;
+  const double per_rank =
+      *row.scale_out_gbit_s_per_device * 1e9 / 8 / static_cast<double>(profile.ranks_per_device);
+  profile.sources.entries.emplace_back("published_row", row.source.title);
+  profile.scale_out = {BytesPerSecond(per_rank),
+                       {"published_row", Grade::vendor, "the network of this run"}};
+  return profile;
+}
+
+}  // namespace
+
+Profiles profiles_of(const std::vector<PublishedRow>& rows, const Catalogue& catalogue) {
+  const std::vector<std::string> known = catalogue.machine_names();
+  Profiles profiles;
+  for (const PublishedRow& row : rows) {
+    const std::string name = profile_name(row);
+    const bool is_known = std::ranges::find(known, name) != known.end();
+    if (is_known && !profiles.contains(name)) profiles.emplace(name, catalogue.machine(name));
+  }
+  return profiles;
+}
+
+RowPlan plan_of(const PublishedRow& row, const Profiles& profiles) {
+  const auto profile = profiles.find(profile_name(row));
+  if (profile == profiles.end()) return {{}, fmt::format("{} {}", no_machine, row.machine)};
+  for (const Refusal& refusal : refusals)
+    if (refusal.applies(row)) return {{}, text(refusal, row)};
+  try {
+    const ModelConfig config = model_config(row.model);
+    Request request(std::nullopt, flags_of(row, *engine_of(row), profile->second));
+    return {resolve(request, Subject{row.model.name, config.architecture, profile->first,
+                                     with_network(profile->second, row)})};
+  } catch (const InputError& error) {
+    return {{}, std::string(refused_by_checks), headline(error.problems().front())};
+  }
+}
+
+std::vector<std::string> unsupported_reasons() {
+  std::vector<std::string> reasons = {std::string(refused_by_checks)};
+  for (const Refusal& refusal : refusals)
+    if (refusal.of == nullptr) reasons.emplace_back(refusal.what);
+  for (const std::string_view family : framework_families)
+    reasons.push_back(fmt::format("{} {}", no_engine, family));
+  for (const std::string_view type : model_types())
+    reasons.push_back(fmt::format("{} {}", no_model, type));
+  for (const std::string_view machine : published_machines)
+    reasons.push_back(fmt::format("{} {}", no_machine, machine));
+  return reasons;
+}
+
+}  // namespace xt

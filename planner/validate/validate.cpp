@@ -1,0 +1,48 @@
+#include "planner/validate/validate.h"
+
+#include <atomic>
+#include <future>
+
+namespace xt {
+namespace {
+
+RowOutcome price_row(const PublishedRow& row, const Profiles& profiles) {
+  const RowPlan plan = plan_of(row, profiles);
+  if (!plan.plan) return {{}, plan.reason, plan.detail};
+  return {predict(*plan.plan)};
+}
+
+}  // namespace
+
+RowPrediction predict(const Plan& plan) {
+  const Estimate answer = estimate(plan);
+  RowPrediction prediction;
+  prediction.tokens_per_device_s = tokens_per_device_s(plan, answer);
+  prediction.step_time_s = answer.account.step.value;
+  prediction.allocated = answer.timeline.device_memory.peak;
+  prediction.reserved = answer.reserved;
+  prediction.fits = answer.fits;
+  const double tokens_per_rank_s =
+      prediction.tokens_per_device_s / static_cast<double>(plan.profile.ranks_per_device);
+  prediction.hardware_flops_per_token =
+      answer.hardware_flops.value / (tokens_per_rank_s * prediction.step_time_s);
+  return prediction;
+}
+
+std::vector<RowOutcome> price_rows(const std::vector<PublishedRow>& rows,
+                                   const Catalogue& catalogue, std::size_t n_threads) {
+  const Profiles profiles = profiles_of(rows, catalogue);
+  std::vector<RowOutcome> outcomes(rows.size());
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < rows.size(); i = next++)
+      outcomes[i] = price_row(rows[i], profiles);
+  };
+  std::vector<std::future<void>> workers;
+  for (std::size_t i = 0; i < n_threads; ++i)
+    workers.push_back(std::async(std::launch::async, work));
+  for (std::future<void>& worker : workers) worker.get();
+  return outcomes;
+}
+
+}  // namespace xt

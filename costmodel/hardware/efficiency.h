@@ -105,6 +105,22 @@ struct AttentionEfficiency {
   }
 };
 
+/// Attention by one library's kernels.
+struct AttentionKernels {
+  std::string library;
+  AttentionEfficiency forward;
+  AttentionEfficiency backward;
+
+  bool operator==(const AttentionKernels&) const = default;
+
+  template <typename Archive>
+  void describe(Archive& archive) {
+    archive.field("library", library, "Whose kernels they are");
+    archive.field("forward", forward, "Causal attention, forward");
+    archive.field("backward", backward, "Causal attention, backward");
+  }
+};
+
 /// How often a point was measured and how much the repeats differ.
 struct Sampling {
   std::optional<std::int64_t> samples;

@@ -176,6 +176,26 @@ const KernelEfficiency* measured(const Profile& profile, Kernel kernel, DType dt
   return of_any_dtype;
 }
 
+std::optional<Profile> with_attention(Profile profile, const std::string& library) {
+  if (profile.attention_kernel == library) return profile;
+  for (const AttentionKernels& kernels : profile.attention_kernels) {
+    if (kernels.library != library) continue;
+    profile.attention = kernels.forward;
+    profile.attention_backward = kernels.backward;
+    profile.attention_kernel = library;
+    return profile;
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> attention_libraries(const Profile& profile) {
+  std::vector<std::string> libraries;
+  if (profile.attention_kernel) libraries.push_back(*profile.attention_kernel);
+  for (const AttentionKernels& kernels : profile.attention_kernels)
+    libraries.push_back(kernels.library);
+  return libraries;
+}
+
 std::string digest(const Profile& profile) {
   Hash hash;
   hash.add(write(profile));

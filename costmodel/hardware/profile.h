@@ -140,6 +140,8 @@ struct Profile {
   GroupedMatmulEfficiency grouped_matmul;
   AttentionEfficiency attention;
   AttentionEfficiency attention_backward;
+  std::optional<std::string> attention_kernel;      ///< whose those are
+  std::vector<AttentionKernels> attention_kernels;  ///< of other libraries
   SourcedCurve memory_bound;
   std::vector<KernelEfficiency> kernels;
   std::vector<CollectiveEfficiency> collectives;
@@ -199,6 +201,8 @@ void Profile::describe_efficiency(Archive& archive) {
   archive.field("grouped_matmul", grouped_matmul, "Matrix products grouped by expert");
   archive.field("attention", attention, "Causal attention, forward");
   archive.field("attention_backward", attention_backward, "Causal attention, backward");
+  archive.field("attention_kernel", attention_kernel, "Library of that attention");
+  archive.field("attention_kernels", attention_kernels, "Attention of other libraries").optional();
   archive.field("memory_bound", memory_bound, "Fraction of hbm over bytes moved");
   archive.field("kernels", kernels, "Kernels with their own measurements").optional();
   archive.field("collectives", collectives, "Bus bandwidth by collective, scope and ranks");
@@ -221,6 +225,12 @@ double scale(const Profile& profile, Kernel kernel);
 
 /// The measured efficiency of `kernel` in `dtype`, or null.
 const KernelEfficiency* measured(const Profile& profile, Kernel kernel, DType dtype);
+
+/// `profile` with the attention of `library` in place of its own; none where it has no such curves.
+std::optional<Profile> with_attention(Profile profile, const std::string& library);
+
+/// The names that with_attention() knows.
+std::vector<std::string> attention_libraries(const Profile& profile);
 
 /// A digest of everything in `profile` as 16 hexadecimal digits.
 std::string digest(const Profile& profile);

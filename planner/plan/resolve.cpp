@@ -67,6 +67,7 @@ class Resolver {
 
   Plan run() {
     choose_engine();
+    choose_attention();
     request_.finish();
     choose_counts();
     choose_data();
@@ -83,6 +84,7 @@ class Resolver {
 
  private:
   void choose_engine();
+  void choose_attention();
   void choose_counts();
   void choose_data();
   void load_ranks();
@@ -109,6 +111,20 @@ void Resolver::choose_engine() {
   for (const EngineRules& rules : engines()) known.push_back(rules.name);
   request_.problem("engine", fmt::format("unknown engine `{}`", engine),
                    did_you_mean(engine, known, "known are"));
+}
+
+void Resolver::choose_attention() {
+  if (!from_.attention_kernel) return;
+  if (auto chosen = with_attention(plan_.profile, *from_.attention_kernel)) {
+    plan_.profile = std::move(*chosen);
+    return;
+  }
+  const std::vector<std::string> known = attention_libraries(plan_.profile);
+  const std::string problem = fmt::format("{} has no curves of attention by `{}`",
+                                          plan_.machine_name, *from_.attention_kernel);
+  request_.problem(
+      "attention_kernel", problem,
+      known.empty() ? "leave it out" : did_you_mean(*from_.attention_kernel, known, "known are"));
 }
 
 void Resolver::choose_counts() {

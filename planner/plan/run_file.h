@@ -29,6 +29,7 @@ struct RunFile {
   std::optional<bool> fp8_products;
   std::optional<DType> reduce_dtype;
   std::optional<bool> compile;
+  std::optional<std::string> attention_kernel;
   std::optional<std::int64_t> devices;
   std::optional<std::int64_t> expert_parallel;
   std::optional<bool> expert_parallel_across_nodes;
@@ -82,6 +83,8 @@ struct RunFile {
                   "Of gradients when they are reduced: bf16 or fp32 (default: the engine's)");
     archive.field("compile", compile,
                   "false: norms, rotary angles and activations run op by op (default true)");
+    archive.field("attention_kernel", attention_kernel,
+                  "Library of attention, such as flash2, flash3 or cudnn (default: the machine's)");
     archive.field("devices", devices, "Packages, each with the ranks of its profile (default 1)")
         .at_least(1)
         .at_most(1'000'000);

@@ -78,6 +78,19 @@ void add_latent_attention(Config& config, const PublishedModel& model) {
       .number("v_head_dim", model.v_head_dim);
 }
 
+// MPT's names; all of a row's sequences have learned positions.
+ModelConfig mpt_config(const PublishedModel& model, std::int64_t positions) {
+  Config config("mpt");
+  config.number("vocab_size", model.vocab_size)
+      .number("d_model", model.hidden_size)
+      .number("n_layers", model.num_hidden_layers)
+      .number("n_heads", model.num_attention_heads)
+      .number("expansion_ratio", model.intermediate_size / model.hidden_size)
+      .number("max_seq_len", positions)
+      .truth("no_bias", true);
+  return read<ModelConfig>(config.document("model of the row"));
+}
+
 }  // namespace
 
 std::string_view model_type(const PublishedModel& model) {
@@ -91,7 +104,8 @@ std::vector<std::string_view> model_types() {
   return types;
 }
 
-ModelConfig model_config(const PublishedModel& model) {
+ModelConfig model_config(const PublishedModel& model, std::int64_t positions) {
+  if (model_type(model) == "mpt") return mpt_config(model, positions);
   Config config(model_type(model));
   config.number("vocab_size", model.vocab_size)
       .number("hidden_size", model.hidden_size)

@@ -19,10 +19,10 @@ std::string_view model_type(const PublishedModel& model);
 /// Every type that model_type() gives.
 std::vector<std::string_view> model_types();
 
-/// The configuration of `model`.
+/// The configuration of `model`, with `positions` where they are learned.
 ///
 /// Assumes: its type is that of a family
 /// Throws: InputError with everything that the family cannot have
-ModelConfig model_config(const PublishedModel& model);
+ModelConfig model_config(const PublishedModel& model, std::int64_t positions);
 
 }  // namespace xt

@@ -21,13 +21,16 @@ struct EngineOfFramework {
   std::string_view engine;
   std::int64_t sample_length;  // 0: a row's own sequences
   std::string_view loss_chunk;
+  std::string_view attention_kernel;  // where a row does not name it; empty: the machine's
 };
 
 // The first that fits a row counts.
 // Source: for XTuner V1, tests/published: packs of short samples, of about 4096 tokens
-constexpr std::array<EngineOfFramework, 2> engine_rows = {{
-    {"fsdp2", "XTuner V1", "xtuner_v1", 4096, "1024"},
-    {"fsdp2", "", "xtuner_v1", 0, "none"},
+// For attention where a row names no kernels: PyTorch's own, which are those of FlashAttention-2.
+constexpr std::array<EngineOfFramework, 3> engine_rows = {{
+    {"fsdp2", "XTuner V1", "xtuner_v1", 4096, "1024", ""},
+    {"fsdp2", "", "torchtitan", 0, "none", "flash2"},
+    {"fsdp1", "", "fsdp1", 0, "none", "flash2"},
 }};
 
 const EngineOfFramework* engine_of(const PublishedRow& row) {
@@ -41,8 +44,21 @@ std::string profile_name(const PublishedRow& row) {
   return row.machine == two_die_package ? "ascend_a3" : row.machine;
 }
 
-// What a run file says of the recompute of a row; none where it recomputes parts of layers.
+// Per-op recompute of torchtitan, by how rows begin to tell it.
+constexpr std::string_view dropped_by_op = "norms+activations+every_second_product";
+constexpr std::array<std::string_view, 2> per_op_details = {"per-op selective checkpointing",
+                                                            "per operator:"};
+
+bool recomputes_by_op(const PublishedRow& row) {
+  return row.recompute == PublishedRecompute::selective &&
+         std::ranges::any_of(per_op_details, [&](std::string_view begin) {
+           return row.recompute_detail->starts_with(begin);
+         });
+}
+
+// How many layers of a row recompute something; none where nothing here says what.
 std::optional<std::string> recompute_of(const PublishedRow& row) {
+  if (recomputes_by_op(row)) return "all";
   if (row.recompute == PublishedRecompute::none) return "none";
   if (row.recompute == PublishedRecompute::full) return "all";
   const std::string_view detail = *row.recompute_detail;
@@ -131,10 +147,32 @@ std::int64_t liger_chunk(const PublishedRow& row) {
   return static_cast<std::int64_t>(std::bit_ceil(least));
 }
 
-// The loss has no field: where it is not whole, the notes say so.
+bool notes_say(const PublishedRow& row, std::string_view phrase) {
+  return row.notes.find(phrase) != std::string::npos;
+}
+
+// The loss has no field: where it is not whole, the notes say so. Eight chunks of the tokens are
+// torchtitan's default.
+//
+// Source: torchtitan, components/loss.py
 std::string loss_chunk(const PublishedRow& row, const EngineOfFramework& of) {
-  const bool has_liger = row.notes.find("Liger fused linear cross entropy") != std::string::npos;
-  return has_liger ? std::to_string(liger_chunk(row)) : std::string(of.loss_chunk);
+  constexpr std::int64_t default_chunks = 8;
+  if (notes_say(row, "Liger fused linear cross entropy")) return std::to_string(liger_chunk(row));
+  if (notes_say(row, "cross entropy in chunks") || notes_say(row, "chunked loss"))
+    return std::to_string(row.seq_len * row.micro_batch_size / default_chunks);
+  return std::string(of.loss_chunk);
+}
+
+// The dtype in which gradients are reduced has no field either.
+std::optional<std::string> reduce_dtype(const PublishedRow& row) {
+  constexpr std::array<std::string_view, 2> fp32_phrases = {"mixed precision DEFAULT",
+                                                            "fp32 reduction"};
+  constexpr std::array<std::string_view, 2> bf16_phrases = {"bf16 gradients and reductions",
+                                                            "gradients and reductions in compute"};
+  const auto is_noted = [&](std::string_view phrase) { return notes_say(row, phrase); };
+  if (std::ranges::any_of(fp32_phrases, is_noted)) return "fp32";
+  if (std::ranges::any_of(bf16_phrases, is_noted)) return "bf16";
+  return std::nullopt;
 }
 
 // How the packs of a row's step are made.
@@ -167,6 +205,13 @@ Flags flags_of(const PublishedRow& row, const EngineOfFramework& of, const Profi
                  {"recompute", *recompute_of(row)},
                  {"swap", row.offload ? "all" : "none"},
                  {"loss_chunk", loss_chunk(row, of)}};
+  const std::string kernel = row.attention.value_or(std::string(of.attention_kernel));
+  if (!kernel.empty() && !attention_libraries(profile).empty())
+    flags.emplace_back("attention_kernel", kernel);
+  if (const auto dtype = reduce_dtype(row)) flags.emplace_back("reduce_dtype", *dtype);
+  if (recomputes_by_op(row)) flags.emplace_back("recompute_ops", dropped_by_op);
+  if (engine_named(of.engine)->has_eager_kernels && !row.compile.value_or(true))
+    flags.emplace_back("compile", "false");
   for (const Flags& more : {data_flags(row, of), layout_flags(row, profile)})
     flags.insert(flags.end(), more.begin(), more.end());
   return flags;
@@ -202,7 +247,7 @@ RowPlan plan_of(const PublishedRow& row, const Profiles& profiles) {
   for (const Refusal& refusal : refusals)
     if (refusal.applies(row)) return {{}, text(refusal, row)};
   try {
-    const ModelConfig config = model_config(row.model);
+    const ModelConfig config = model_config(row.model, row.seq_len);
     Request request(std::nullopt, flags_of(row, *engine_of(row), profile->second));
     return {resolve(request, Subject{row.model.name, config.architecture, profile->first,
                                      with_network(profile->second, row)})};

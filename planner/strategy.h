@@ -16,7 +16,9 @@ struct Strategy {
   std::string engine = "xt_run";
   std::int64_t ranks = 1;
   std::int64_t expert_parallel = 1;
-  std::int64_t sequence_parallel = 1;    ///< ranks that share a pack, adjacent
+  std::int64_t sequence_parallel = 1;  ///< ranks that share a pack by heads, adjacent
+  std::int64_t context_parallel = 1;   ///< ranks, or groups of those, that share it by tokens
+  ContextExchange context_exchange = ContextExchange::all_gather;
   std::int64_t pack_length = 0;          ///< tokens of one pack
   std::int64_t sample_length = 0;        ///< the most tokens of a sample in it
   std::int64_t sum_squared_lengths = 0;  ///< of a pack's samples; 0: all as long as they may be
@@ -35,8 +37,10 @@ struct Strategy {
 
   bool operator==(const Strategy&) const = default;
 
+  /// Ranks that share a pack.
+  std::int64_t ranks_of_pack() const { return sequence_parallel * context_parallel; }
   /// Tokens of one pack that a rank has.
-  std::int64_t rank_tokens() const { return pack_length / sequence_parallel; }
+  std::int64_t rank_tokens() const { return pack_length / ranks_of_pack(); }
   /// Tokens that one loss of a rank sees.
   std::int64_t loss_tokens() const { return rank_tokens() * intra_layer_micro_batches; }
   /// Packs of one rank in one step.
@@ -44,7 +48,7 @@ struct Strategy {
   /// Tokens of all ranks in one step.
   std::int64_t tokens_per_step() const { return ranks * rank_tokens() * packs_per_rank(); }
   /// Ranks that have packs of their own.
-  std::int64_t data_parallel() const { return ranks / sequence_parallel; }
+  std::int64_t data_parallel() const { return ranks / ranks_of_pack(); }
   /// Copies of the sharded parameters.
   std::int64_t replicas() const { return shard_ranks == 0 ? 1 : ranks / shard_ranks; }
 };

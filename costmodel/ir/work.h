@@ -44,13 +44,22 @@ struct Extent {
   }
 };
 
-inline constexpr std::size_t max_extents = 6;
+inline constexpr std::size_t max_extents = 7;
 
 /// The ranks that take part in a collective, by their part in the layout of the strategy.
-enum class Group : std::uint8_t { none, world, shard, expert_shard, expert, replica, sequence };
+enum class Group : std::uint8_t {
+  none,
+  world,
+  shard,
+  expert_shard,
+  expert,
+  replica,
+  sequence,
+  context
+};
 
-inline constexpr std::array<std::string_view, 7> group_names = {
-    "none", "world", "shard", "expert_shard", "expert", "replica", "sequence"};
+inline constexpr std::array<std::string_view, 8> group_names = {
+    "none", "world", "shard", "expert_shard", "expert", "replica", "sequence", "context"};
 
 /// A kernel with its extents: everything that its cost depends on.
 struct Work {

@@ -29,7 +29,8 @@ struct LayerValues {
   ValueId dnormed;   ///< gradient of the ffn's input
 };
 
-/// Writes forward and backward of the attention half, residual and norms included.
+/// Writes forward and backward of the attention half, residual and norms included; attention of a
+/// pack that several ranks share is in shared_attention.cpp.
 class AttentionHalf {
  public:
   AttentionHalf(BlockWriter& write, const Architecture& model, const GraphOptions& options,
@@ -49,21 +50,35 @@ class AttentionHalf {
   ValueId normalised(const Projection& p) const { return p.has_norm ? p.normed : p.raw; }
   ValueId gradient(const Projection& p) const { return p.has_norm ? p.d_normed : p.d_raw; }
 
-  // What attention sees: of all tokens of the pack, this rank's heads.
+  // What attention sees: of all tokens of the pack that ranks share by heads, this rank's heads.
   struct Operands {
     ValueId q, k, v;
   };
   Operands gathered();
   ValueId gathered_heads(ValueId x, std::int64_t heads);
   void scatter_heads(ValueId from, ValueId to, std::int64_t heads);
+  Operands with_all_keys(Pass pass);
+  Operands gradients_of(std::int64_t keys);
+  void attention(const Operands& seen, ValueId o, ValueId lse, std::int64_t keys);
+  void attention_backward(ValueId d_o, const Operands& seen, const Operands& d, std::int64_t keys);
   void attend();
   void attend_backward(ValueId d_o);
+  void attend_to_all_keys_backward(ValueId d_o, const Operands& d);
+  ValueId packed_pair(Pass pass);
+  ValueId passed_on(Pass pass, ValueId pair, DType dtype);
+  void attend_around_ring();
+  void attend_around_ring_backward(ValueId d_o, const Operands& d);
   std::int64_t all_tokens() const { return T_ * sp_; }
+  std::int64_t key_tokens() const { return all_tokens() * cp_; }
+  std::int64_t pair_elements() const { return 2 * all_tokens() * key_heads() * D_; }
   std::int64_t query_heads() const { return H_ / sp_; }
   std::int64_t key_heads() const { return std::max<std::int64_t>(1, K_ / sp_); }
 
   BlockWriter& write_;
-  std::int64_t T_, E_, H_, K_, D_, sp_, width_;
+  std::int64_t T_, E_, H_, K_, D_, sp_, cp_;
+  ContextExchange exchange_;
+  DType dtype_;
+  std::int64_t width_;
   LayerValues& v_;
   Operands seen_{};
   ValueId seen_o_{};

@@ -20,6 +20,15 @@ inline constexpr std::array<std::string_view, 2> dispatch_names = {"all_to_all",
 /// The spellings of a dispatch.
 constexpr const auto& enum_names(Dispatch) { return dispatch_names; }
 
+/// How ranks that share a pack by tokens come by each other's keys and values: all at once before
+/// attention, or around a ring, those of one rank while attention to another's runs.
+enum class ContextExchange : std::uint8_t { all_gather, ring };
+
+inline constexpr std::array<std::string_view, 2> context_exchange_names = {"all_gather", "ring"};
+
+/// The spellings of an exchange of keys and values.
+constexpr const auto& enum_names(ContextExchange) { return context_exchange_names; }
+
 /// What the graph depends on beside the model.
 struct GraphOptions {
   std::int64_t tokens = 0;           ///< of one pack, or of a rank's part of it
@@ -28,6 +37,10 @@ struct GraphOptions {
   Dispatch dispatch = Dispatch::all_to_all;
   /// Ranks that share a pack: each has a part of the tokens, and in attention a part of the heads.
   std::int64_t sequence_parallel = 1;
+  /// Ranks that share a pack by tokens, in attention too: each has 1/(2·cp) of every sample twice,
+  /// as far from its start as from its end, so that all have the same work under a causal mask.
+  std::int64_t context_parallel = 1;
+  ContextExchange context_exchange = ContextExchange::all_gather;
   bool has_fp8_products = false;  ///< see use_fp8_products()
   /// Issues products for weight gradients behind the exchange of the input gradient, so that they
   /// hide it. Otherwise both follow each other as autograd would order them.
@@ -38,8 +51,10 @@ struct GraphOptions {
 ///
 /// Shapes:  x [T,E]; q [T,H,D]; k, v [T,K,D]; routed rows [R,E]
 /// Assumes: expert_parallel divides num_experts; routing drops no token; sequence_parallel divides
-///          the query heads, and divides the key heads or is a multiple of them
+///          the query heads, and divides the key heads or is a multiple of them; context_parallel
+///          is 1 with latent attention, and twice it divides every sample
 /// Source:  Jacobs et al. 2023, "DeepSpeed Ulysses", arXiv 2309.14509, for sequence_parallel;
+///           Liu et al. 2023, "Ring Attention", arXiv 2310.01889, for context_parallel;
 ///           Qwen3 technical report 2025, §2; Hugging Face transformers, models qwen3 and qwen3_moe
 OpGraph build_decoder(const Architecture& architecture, const GraphOptions& options);
 

@@ -39,6 +39,9 @@ std::string layout_text(const Strategy& s) {
   if (s.routing_imbalance > 1) text += fmt::format(", routing_imbalance {}", s.routing_imbalance);
   if (s.swaps_optimizer) text += ", optimizer on the host";
   if (s.sequence_parallel > 1) text += fmt::format(", sequence_parallel {}", s.sequence_parallel);
+  if (s.context_parallel > 1)
+    text += fmt::format(", context_parallel {} by {}", s.context_parallel,
+                        context_exchange_names[static_cast<std::size_t>(s.context_exchange)]);
   if (s.replicas() > 1)
     text += fmt::format(", {} replicas of {} shards", s.replicas(), s.shard_ranks);
   if (!s.reshards_layers) text += ", layers stay gathered";

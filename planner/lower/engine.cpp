@@ -50,7 +50,24 @@ constexpr EngineRules xtuner_v1() {
   return rules;
 }
 
-constexpr std::array<EngineRules, 2> rows = {xt_run(), xtuner_v1()};
+// Source: PyTorch FSDP2 for the copies around collectives, and for gathers and reductions on one
+// process group; PyTorch, distributed/tensor/experimental/_attention.py, for context parallelism.
+constexpr EngineRules torchtitan() {
+  EngineRules rules;
+  rules.name = "torchtitan";
+  rules.summary = "torchtitan: FSDP2 over all ranks, context parallelism";
+  rules.compute_dtype = DType::bf16;
+  rules.copies_gathered = true;
+  rules.copies_gradients = true;
+  rules.reduces_behind_gathers = true;
+  rules.swaps_dense = false;
+  rules.splits_context = true;
+  rules.replicates = true;
+  rules.workspaces = xtuner_v1_workspaces;
+  return rules;
+}
+
+constexpr std::array<EngineRules, 3> rows = {xt_run(), xtuner_v1(), torchtitan()};
 
 }  // namespace
 

@@ -37,6 +37,7 @@ struct EngineRules {
   bool runs_in_lock_step = false;        ///< several packs go through each layer together
   bool has_fp8_products = false;
   bool splits_sequences = false;      ///< Ulysses
+  bool splits_context = false;        ///< context parallelism: packs are shared by tokens
   bool replicates = false;            ///< HSDP
   bool has_fp32_loss = false;         ///< lm_head loss as fp32 log-softmax under autograd
   bool swaps_optimizer = false;       ///< can keep AdamW's moments on the host

@@ -43,6 +43,8 @@ Lowering::Lowering(const OpGraph& graph, const Strategy& strategy, const EngineR
   const auto shard =
       strategy.shard_ranks == 0 ? world : static_cast<std::int32_t>(strategy.shard_ranks);
   shape(Group::sequence) = {static_cast<std::int32_t>(strategy.sequence_parallel), 1};
+  shape(Group::context) = {static_cast<std::int32_t>(strategy.context_parallel),
+                           static_cast<std::int32_t>(strategy.sequence_parallel)};
   shape(Group::replica) = {world / shard, shard};
   shape(Group::expert_shard) = {shard / expert, expert};
   shape(Group::shard) =
@@ -93,9 +95,10 @@ OpId Lowering::cast(const Origin& from, Extent elements, BufferId x, BufferId y,
 void Lowering::make_symbols() {
   const std::int64_t T = strategy_.pack_length, s = strategy_.sample_length;
   const std::int64_t rest = T % s;
-  const std::int64_t squares = strategy_.sum_squared_lengths;
-  sum_squared_lengths_ = build_.symbol(SymbolKind::sum_squared_lengths, -1,
-                                       squares > 0 ? squares : T / s * s * s + rest * rest);
+  const std::int64_t parts = graph_.attention_parts;
+  const std::int64_t squares = strategy_.sum_squared_lengths > 0 ? strategy_.sum_squared_lengths
+                                                                 : T / s * s * s + rest * rest;
+  sum_squared_lengths_ = build_.symbol(SymbolKind::sum_squared_lengths, -1, squares / parts, parts);
   longest_sample_ = build_.symbol(SymbolKind::longest_sample, -1, std::min(s, T));
   if (strategy_.expert_parallel == 1) return;
   const std::int64_t rows =

@@ -23,6 +23,8 @@ class Checks {
   void check_experts();
   void check_engine();
   void check_sequence();
+  void check_context();
+  void check_context_lengths();
   void check_node(std::string_view field, std::int64_t ranks, std::optional<bool> may_leave,
                   std::string_view what);
   void check_shards();
@@ -102,6 +104,7 @@ void Checks::check_engine() {
     request_.problem("fp8_products", fmt::format("{} has no products in fp8", rules_.name),
                      "engine xtuner_v1 has");
   check_sequence();
+  check_context();
   if (s.shard_ranks == 0) return;
   if (!rules_.replicates)
     request_.problem("shard_ranks", fmt::format("{} does not replicate parameters", rules_.name),
@@ -134,11 +137,62 @@ void Checks::check_sequence() {
   check_node("sequence_parallel", sp, from_.sequence_parallel_across_nodes, "heads");
 }
 
+void Checks::check_context() {
+  const Strategy& s = plan_.strategy;
+  const std::int64_t cp = s.context_parallel;
+  if (cp == 1) {
+    if (from_.context_exchange)
+      request_.problem("context_exchange", "every rank has all keys, so nothing is exchanged",
+                       "set context_parallel, or leave it out");
+    return;
+  }
+  if (!rules_.splits_context)
+    request_.problem("context_parallel",
+                     fmt::format("{} does not split a pack by tokens", rules_.name),
+                     "engine torchtitan does; sequence_parallel of xtuner_v1 splits it by heads");
+  if (s.ranks % s.ranks_of_pack() != 0)
+    request_.problem("context_parallel",
+                     fmt::format("{} ranks are not divisible by {}", s.ranks, s.ranks_of_pack()));
+  if (plan_.architecture.has_mla())
+    request_.problem("context_parallel",
+                     fmt::format("{} does not split latent attention over ranks", rules_.name));
+  check_context_lengths();
+  check_node("context_parallel", s.ranks_of_pack(), from_.context_parallel_across_nodes,
+             "keys and values");
+}
+
+// A rank takes two pieces of every sample.
+void Checks::check_context_lengths() {
+  const Strategy& s = plan_.strategy;
+  const std::int64_t pieces = 2 * s.context_parallel;
+  const auto* fixed = std::get_if<FixedLength>(&plan_.data.lengths.shape);
+  if (fixed == nullptr) {
+    request_.problem("context_parallel",
+                     "samples of different lengths do not divide over ranks by tokens",
+                     "give one sample_length");
+    return;
+  }
+  const auto check_length = [&](std::string_view what, std::int64_t tokens) {
+    if (tokens % pieces != 0)
+      request_.problem("context_parallel",
+                       fmt::format("{} of {} tokens are not divisible into {} pieces for {} ranks",
+                                   what, tokens, pieces, s.context_parallel));
+  };
+  check_length("packs", s.pack_length);
+  if (fixed->tokens != s.pack_length) check_length("samples", fixed->tokens);
+}
+
 void Checks::check_shards() {
   const Strategy& s = plan_.strategy;
   if (s.ranks % s.shard_ranks != 0)
     request_.problem("shard_ranks",
                      fmt::format("{} ranks are not divisible by {}", s.ranks, s.shard_ranks));
+  if (s.shard_ranks % s.context_parallel != 0)
+    request_.problem(
+        "shard_ranks",
+        fmt::format("{} ranks that share parameters are not divisible by {} that share "
+                    "a pack",
+                    s.shard_ranks, s.context_parallel));
   if (s.expert_parallel > 1)
     request_.problem("shard_ranks", "parameters cannot be replicated where experts are spread",
                      "leave out shard_ranks, or set expert_parallel to 1");
@@ -173,10 +227,13 @@ void Checks::check_groups() {
   const auto expert = static_cast<std::int32_t>(plan_.strategy.expert_parallel);
   const auto replicas = static_cast<std::int32_t>(plan_.strategy.replicas());
   const auto sequence = static_cast<std::int32_t>(plan_.strategy.sequence_parallel);
-  if (expert < 1 || world % expert != 0 || replicas < 1 || world % sequence != 0) return;
+  const auto context = static_cast<std::int32_t>(plan_.strategy.context_parallel);
+  if (expert < 1 || world % expert != 0 || replicas < 1 || world % (sequence * context) != 0)
+    return;
   for (const GroupShape group :
        {GroupShape{world, 1}, GroupShape{expert, 1}, GroupShape{world / expert, expert},
-        GroupShape{replicas, world / replicas}, GroupShape{sequence, 1}})
+        GroupShape{replicas, world / replicas}, GroupShape{sequence, 1},
+        GroupShape{context, sequence}})
     if (!covers(plan_.profile, group)) {
       request_.problem("devices", fmt::format("{} says nothing of collectives over {} ranks",
                                               plan_.machine_name, group.size));

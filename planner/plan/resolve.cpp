@@ -113,6 +113,8 @@ void Resolver::choose_counts() {
   s.dispatch = from_.dispatch.value_or(Dispatch::all_to_all);
   s.routing_imbalance = from_.routing_imbalance.value_or(1);
   s.sequence_parallel = from_.sequence_parallel.value_or(1);
+  s.context_parallel = from_.context_parallel.value_or(1);
+  s.context_exchange = from_.context_exchange.value_or(ContextExchange::all_gather);
   s.shard_ranks = from_.shard_ranks.value_or(0) == s.ranks ? 0 : from_.shard_ranks.value_or(0);
   s.reshards_layers = from_.reshard_after_forward.value_or(true);
   plan_.seed = from_.seed.value_or(0);
@@ -234,6 +236,8 @@ OpGraph graph_of(const Plan& plan) {
   options.has_fp8_products = plan.strategy.has_fp8_products;
   options.dispatch = plan.strategy.dispatch;
   options.sequence_parallel = plan.strategy.sequence_parallel;
+  options.context_parallel = plan.strategy.context_parallel;
+  options.context_exchange = plan.strategy.context_exchange;
   options.dtype = plan.strategy.compute_dtype;
   options.expert_parallel = plan.strategy.expert_parallel;
   options.hides_exchange = engine_named(plan.strategy.engine)->hides_exchange;

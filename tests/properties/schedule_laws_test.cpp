@@ -81,6 +81,19 @@ TEST(ScheduleLaws, RecomputeSwapAndChunkChangeNoModelFlops) {
   });
 }
 
+TEST(ScheduleLaws, RanksThatShareAPackByTokensTogetherDoWhatOneDoesAlone) {
+  for_each_case(20, [](const Case& drawn) {
+    if (drawn.strategy.context_parallel == 1) return;
+    Case alone = drawn;
+    alone.strategy.context_parallel = 1;
+    const Schedule a = drawn.schedule(), b = alone.schedule();
+    EXPECT_NEAR(model_flops(a, assumed_bindings(a)).value *
+                    static_cast<double>(drawn.strategy.context_parallel),
+                model_flops(b, assumed_bindings(b)).value, 1.0)
+        << drawn.text();
+  });
+}
+
 TEST(ScheduleLaws, AccumulationMultipliesFlops) {
   for_each_case(20, [](const Case& drawn) {
     Case once = drawn;

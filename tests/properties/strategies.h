@@ -27,6 +27,8 @@ struct Case {
     options.has_fp8_products = strategy.has_fp8_products;
     options.dispatch = strategy.dispatch;
     options.sequence_parallel = strategy.sequence_parallel;
+    options.context_parallel = strategy.context_parallel;
+    options.context_exchange = strategy.context_exchange;
     options.dtype = strategy.compute_dtype;
     options.expert_parallel = strategy.expert_parallel;
     options.hides_exchange = engine_named(strategy.engine)->hides_exchange;
@@ -36,13 +38,16 @@ struct Case {
 
   std::string text() const {
     return fmt::format(
-        "{} {} layers {} tied {} ranks {} ep {} sp {} shards {} lock-step {} pack {} sample {} "
+        "{} {} layers {} tied {} ranks {} ep {} sp {} cp {} {} shards {} lock-step {} pack {} "
+        "sample {} "
         "accumulation {} recompute {} swap {} chunk {} {}",
         strategy.engine, model.model_type, model.num_hidden_layers, model.tie_word_embeddings,
-        strategy.ranks, strategy.expert_parallel, strategy.sequence_parallel, strategy.shard_ranks,
-        strategy.intra_layer_micro_batches, strategy.pack_length, strategy.sample_length,
-        strategy.gradient_accumulation, strategy.recompute_layers, strategy.swap_layers,
-        strategy.loss_chunk, name(strategy.compute_dtype));
+        strategy.ranks, strategy.expert_parallel, strategy.sequence_parallel,
+        strategy.context_parallel,
+        context_exchange_names[static_cast<std::size_t>(strategy.context_exchange)],
+        strategy.shard_ranks, strategy.intra_layer_micro_batches, strategy.pack_length,
+        strategy.sample_length, strategy.gradient_accumulation, strategy.recompute_layers,
+        strategy.swap_layers, strategy.loss_chunk, name(strategy.compute_dtype));
   }
 };
 
@@ -101,7 +106,14 @@ inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& 
       drawn.model.num_attention_heads % 2 == 0 &&
       (drawn.model.num_key_value_heads == 1 || drawn.model.num_key_value_heads % 2 == 0))
     s.sequence_parallel = up_to(2);
-  if (engine.replicates && s.expert_parallel == 1 && s.ranks % 2 == 0 && random() % 2 == 0)
+  if (engine.splits_context && !family.has_mla && s.ranks % 2 == 0) {
+    s.context_parallel = s.ranks % 4 == 0 ? 2 * up_to(2) : up_to(2);
+    s.context_exchange = static_cast<ContextExchange>(random() % 2);
+    s.sample_length = 2 * s.context_parallel * up_to(3);
+    s.pack_length = s.sample_length * up_to(4);
+  }
+  if (engine.replicates && s.expert_parallel == 1 && s.ranks % 2 == 0 &&
+      s.ranks / 2 % s.context_parallel == 0 && random() % 2 == 0)
     s.shard_ranks = s.ranks / 2;
   s.has_fp8_products =
       engine.has_fp8_products && s.compute_dtype == DType::bf16 && random() % 3 == 0;

@@ -149,6 +149,8 @@ class DenseHalf {
 /// Writes forward and backward of a routed SwiGLU ffn, with the exchange of rows when experts are
 /// spread over ranks.
 ///
+/// Gathering all tokens instead of exchanging rows is in gathered_tokens.cpp.
+///
 /// Experts that every token goes to are one dense ffn beside; they run while rows come back.
 ///
 /// Assumes: dropless routing; rows_received is what the data decides; scores by sigmoid or softmax,
@@ -171,7 +173,15 @@ class RoutedHalf {
   void weight_gradients();
   Extent rows() const;
   void combine_copies();
+  void finish_combine();
   bool sends_copies() const { return ep_ > 1 && options_.dispatch == Dispatch::deep_ep; }
+  bool gathers_tokens() const { return ep_ > 1 && options_.dispatch == Dispatch::agrs; }
+  std::int64_t gathered_tokens() const { return T_ * ep_; }
+  std::int64_t experts_here() const { return top_k_ / ep_; }
+  void dispatch_gathered();
+  void combine_gathered();
+  void combine_gathered_backward();
+  ValueId dispatch_gathered_backward(ValueId d_rows);
   std::int64_t copies() const;
   void combine_backward();
   ValueId dispatch_backward(ValueId d_rows);
@@ -183,8 +193,8 @@ class RoutedHalf {
   ValueId router_{}, router_gradient_{}, w13_{}, w13_gradient_{}, w2_{}, w2_gradient_{}, logits_{},
       shared_gate_up_weight_{}, shared_gate_up_gradient_{}, shared_down_weight_{},
       shared_down_gradient_{}, shared_gate_up_{}, shared_act_{}, shared_out_{}, weights_{},
-      indices_{}, order_{}, counts_{}, received_counts_{}, expert_input_{}, gate_up_{}, act_{},
-      returned_{}, d_weights_{}, d_out_{}, d_gate_up_{};
+      indices_{}, order_{}, counts_{}, received_counts_{}, received_weights_{}, expert_input_{},
+      gate_up_{}, act_{}, returned_{}, d_weights_{}, d_out_{}, d_gate_up_{};
 };
 
 }  // namespace xt

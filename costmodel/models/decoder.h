@@ -11,11 +11,13 @@
 
 namespace xt {
 
-/// How rows reach experts on other ranks: one copy per expert, or one per rank that has any of a
-/// token's experts, which spreads it and sums what its experts make of it.
-enum class Dispatch : std::uint8_t { all_to_all, deep_ep };
+/// How rows reach experts on other ranks: one copy per expert; one per rank that has any of a
+/// token's experts, which spreads it and sums what its experts make of it; or all tokens to all
+/// ranks, and what experts make of them back as a sum, where a token has equally many experts on
+/// every rank.
+enum class Dispatch : std::uint8_t { all_to_all, deep_ep, agrs };
 
-inline constexpr std::array<std::string_view, 2> dispatch_names = {"all_to_all", "deep_ep"};
+inline constexpr std::array<std::string_view, 3> dispatch_names = {"all_to_all", "deep_ep", "agrs"};
 
 /// The spellings of a dispatch.
 constexpr const auto& enum_names(Dispatch) { return dispatch_names; }
@@ -50,7 +52,9 @@ struct GraphOptions {
 /// The op graph of one micro-step on one rank.
 ///
 /// Shapes:  x [T,E]; q [T,H,D]; k, v [T,K,D]; routed rows [R,E]
-/// Assumes: expert_parallel divides num_experts; routing drops no token; sequence_parallel divides
+/// Assumes: expert_parallel divides num_experts, and with agrs num_experts_per_tok; routing drops
+/// no
+///          token; sequence_parallel divides
 ///          the query heads, and divides the key heads or is a multiple of them; context_parallel
 ///          is 1 with latent attention, and twice it divides every sample
 /// Source:  Jacobs et al. 2023, "DeepSpeed Ulysses", arXiv 2309.14509, for sequence_parallel;

@@ -39,6 +39,7 @@ constexpr EngineRules xtuner_v1() {
   rules.hides_exchange = false;
   rules.reduces_replicas_again = true;
   rules.sends_copies = true;
+  rules.agrs_ranks = 8;  // model/moe/moe.py: as many as groups of the router, of which it has 8
   rules.runs_in_lock_step = true;
   rules.has_fp8_products = true;
   rules.splits_sequences = true;

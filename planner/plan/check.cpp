@@ -22,6 +22,8 @@ class Checks {
  private:
   void check_experts();
   void check_engine();
+  void check_dispatch();
+  void check_agrs();
   void check_sequence();
   void check_context();
   void check_context_lengths();
@@ -86,12 +88,7 @@ void Checks::check_engine() {
     request_.problem("intra_layer_micro_batches",
                      fmt::format("{} does not run packs in lock-step", rules_.name),
                      "engine xtuner_v1 does; gradient_accumulation runs packs one after the other");
-  if (s.dispatch == Dispatch::deep_ep && !rules_.sends_copies)
-    request_.problem("dispatch", fmt::format("{} sends a row per expert", rules_.name),
-                     "engine xtuner_v1 can send a token per rank");
-  if (s.dispatch == Dispatch::deep_ep && s.expert_parallel == 1)
-    request_.problem("dispatch", "every rank has all experts, so nothing is sent",
-                     "set expert_parallel, or leave it out");
+  check_dispatch();
   if (s.intra_layer_micro_batches > 1 && !plan_.architecture.is_moe())
     request_.problem("intra_layer_micro_batches",
                      fmt::format("{} does not run dense models in lock-step", rules_.name),
@@ -110,6 +107,41 @@ void Checks::check_engine() {
     request_.problem("shard_ranks", fmt::format("{} does not replicate parameters", rules_.name),
                      "engine xtuner_v1 does (HSDP)");
   check_shards();
+}
+
+void Checks::check_dispatch() {
+  const Strategy& s = plan_.strategy;
+  if (s.dispatch == Dispatch::all_to_all) return;
+  if (s.expert_parallel == 1)
+    request_.problem("dispatch", "every rank has all experts, so nothing is sent",
+                     "set expert_parallel, or leave it out");
+  const bool has_it = s.dispatch == Dispatch::deep_ep ? rules_.sends_copies : rules_.agrs_ranks > 0;
+  if (!has_it) {
+    request_.problem("dispatch", fmt::format("{} sends a row per expert", rules_.name),
+                     "engine xtuner_v1 can send a token per rank, or gather all tokens");
+  } else if (s.dispatch == Dispatch::agrs && s.expert_parallel > 1) {
+    check_agrs();
+  }
+}
+
+// The router has one group of experts per rank and chooses equally many experts in each.
+void Checks::check_agrs() {
+  const Strategy& s = plan_.strategy;
+  const std::int64_t ranks = rules_.agrs_ranks, top_k = plan_.architecture.num_experts_per_tok;
+  if (s.expert_parallel != ranks)
+    request_.problem(
+        "dispatch",
+        fmt::format("agrs gathers the tokens of {} ranks, not of {}", ranks, s.expert_parallel),
+        fmt::format("set expert_parallel to {}", ranks));
+  if (plan_.architecture.is_moe() && top_k != ranks)
+    request_.problem("dispatch",
+                     fmt::format("agrs needs a token to have an expert on each of {} ranks, but {} "
+                                 "routes it to {}",
+                                 ranks, plan_.model_name, top_k));
+  if (s.routing_imbalance != 1)
+    request_.problem("routing_imbalance",
+                     "agrs brings every rank equally many rows, whatever the router chooses",
+                     "leave it out");
 }
 
 void Checks::check_sequence() {

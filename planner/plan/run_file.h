@@ -102,7 +102,8 @@ struct RunFile {
                   "true allows experts to be spread over nodes");
     archive.field(
         "dispatch", dispatch,
-        "all_to_all sends a row per expert, deep_ep a token per rank (default all_to_all)");
+        "all_to_all sends a row per expert, deep_ep a token per rank, agrs gathers all tokens "
+        "(default all_to_all)");
     archive
         .field("routing_imbalance", routing_imbalance,
                "Rows of the fullest rank over the mean of the ranks (default 1)")

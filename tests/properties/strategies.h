@@ -38,11 +38,13 @@ struct Case {
 
   std::string text() const {
     return fmt::format(
-        "{} {} layers {} tied {} ranks {} ep {} sp {} cp {} {} shards {} lock-step {} pack {} "
+        "{} {} layers {} tied {} ranks {} ep {} by {} sp {} cp {} {} shards {} lock-step {} pack "
+        "{} "
         "sample {} "
         "accumulation {} recompute {} swap {} chunk {} {}",
         strategy.engine, model.model_type, model.num_hidden_layers, model.tie_word_embeddings,
-        strategy.ranks, strategy.expert_parallel, strategy.sequence_parallel,
+        strategy.ranks, strategy.expert_parallel,
+        dispatch_names[static_cast<std::size_t>(strategy.dispatch)], strategy.sequence_parallel,
         strategy.context_parallel,
         context_exchange_names[static_cast<std::size_t>(strategy.context_exchange)],
         strategy.shard_ranks, strategy.intra_layer_micro_batches, strategy.pack_length,
@@ -101,6 +103,10 @@ inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& 
     s.swap_layers = std::min(up_to(layers + 1) - 1, s.recompute_layers);
   if (engine.sends_copies && s.expert_parallel > 1 && random() % 2 == 0)
     s.dispatch = Dispatch::deep_ep;
+  if (engine.agrs_ranks > 0 && s.expert_parallel > 1 && random() % 3 == 0) {
+    s.dispatch = Dispatch::agrs;
+    drawn.model.num_experts_per_tok = s.expert_parallel;
+  }
   if (engine.runs_in_lock_step) s.intra_layer_micro_batches = up_to(3);
   if (engine.splits_sequences && !family.has_mla && s.ranks % 2 == 0 &&
       drawn.model.num_attention_heads % 2 == 0 &&

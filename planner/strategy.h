@@ -3,13 +3,23 @@
 // Everything a user may choose about a training step, resolved to numbers. What the numbers mean
 // for a step is decided by the engine's rules and by lowering, not here.
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "costmodel/models/decoder.h"
 #include "costmodel/units/dtype.h"
 
 namespace xt {
+
+/// How parameters are updated: all by AdamW, or matrices of layers by Muon.
+enum class Optimizer : std::uint8_t { adamw, muon };
+
+inline constexpr std::array<std::string_view, 2> optimizer_names = {"adamw", "muon"};
+
+/// The spellings of an optimizer.
+constexpr const auto& enum_names(Optimizer) { return optimizer_names; }
 
 /// One training step as its user decides it.
 struct Strategy {
@@ -30,8 +40,9 @@ struct Strategy {
   bool reshards_layers = true;   ///< gathers a layer again for its backward pass
   std::int64_t recompute_layers = 0;  ///< the first so many layers
   std::int64_t swap_layers = 0;       ///< the first so many layers; never more than recomputed
-  bool swaps_optimizer = false;       ///< AdamW's two moments wait in host memory
-  std::int64_t loss_chunk = 0;        ///< tokens per chunk of the loss; loss_tokens() when whole
+  Optimizer optimizer = Optimizer::adamw;
+  bool swaps_optimizer = false;  ///< AdamW's two moments wait in host memory
+  std::int64_t loss_chunk = 0;   ///< tokens per chunk of the loss; loss_tokens() when whole
   DType compute_dtype = DType::fp32;
   bool has_fp8_products = false;  ///< of linear layers and experts
 

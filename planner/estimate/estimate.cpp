@@ -19,8 +19,9 @@ Flops sum_over_step(const Schedule& schedule, const Bindings& bindings, Count co
     Flops once;
     for (std::size_t i = at(section.begin); i < at(section.end); ++i) {
       const Op& op = schedule.ops[i];
-      const bool is_model =
-          op.origin.phase != Phase::recompute && schedule.parts[op.origin.part] != "router";
+      const bool is_model = op.origin.phase != Phase::recompute &&
+                            op.origin.phase != Phase::optimizer &&
+                            schedule.parts[op.origin.part] != "router";
       if (counts_all || is_model) once += by_work[at(op.work)];
     }
     sum += once * static_cast<double>(section.repeat);

@@ -23,6 +23,7 @@ Json strategy_json(const Plan& plan) {
        {"intra_layer_micro_batches", s.intra_layer_micro_batches},
        {"recompute_layers", s.recompute_layers},
        {"swap_layers", s.swap_layers},
+       {"optimizer", optimizer_names[static_cast<std::size_t>(s.optimizer)]},
        {"swap_optimizer", s.swaps_optimizer},
        {"loss_chunk", s.loss_chunk},
        {"compute_dtype", name(s.compute_dtype)},

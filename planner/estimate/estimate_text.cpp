@@ -38,6 +38,7 @@ std::string layout_text(const Strategy& s) {
   if (s.dispatch != Dispatch::all_to_all)
     text += fmt::format(" by {}", dispatch_names[static_cast<std::size_t>(s.dispatch)]);
   if (s.routing_imbalance > 1) text += fmt::format(", routing_imbalance {}", s.routing_imbalance);
+  if (s.optimizer == Optimizer::muon) text += ", muon";
   if (s.swaps_optimizer) text += ", optimizer on the host";
   if (s.sequence_parallel > 1) text += fmt::format(", sequence_parallel {}", s.sequence_parallel);
   if (s.context_parallel > 1)

@@ -46,6 +46,7 @@ constexpr EngineRules xtuner_v1() {
   rules.replicates = true;
   rules.has_fp32_loss = true;
   rules.swaps_optimizer = true;
+  rules.has_muon = true;
   rules.optimizer_copies = 2;
   rules.workspaces = xtuner_v1_workspaces;
   return rules;

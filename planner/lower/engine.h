@@ -42,6 +42,7 @@ struct EngineRules {
   bool replicates = false;            ///< HSDP
   bool has_fp32_loss = false;         ///< lm_head loss as fp32 log-softmax under autograd
   bool swaps_optimizer = false;       ///< can keep AdamW's moments on the host
+  bool has_muon = false;              ///< Muon for the matrices of layers
   std::int64_t optimizer_copies = 0;  ///< temporaries of a parameter's shard in its update
 
   /// Temporaries of one kernel call that are alive at once, appended to the list.

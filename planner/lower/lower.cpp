@@ -151,13 +151,14 @@ void Lowering::prepare() {
   build_.end_section(1, origin(Phase::prepare, StepPart::section));
 }
 
-// AdamW on one flat. Moments that wait in host memory are fetched for it and written back, and
-// nothing of it overlaps the next flat's.
+// AdamW on one flat, or on what Muon leaves of it. Moments that wait in host memory are fetched for
+// it and written back, and nothing of it overlaps the next flat's.
 //
 // Source: XTuner V1 (InternLM/xtuner, b934f4620), optim/, SwapAdamW: one parameter after the other
 void Lowering::update(UnitFlat& flat) {
+  if (flat.adamw_elements == 0) return;
   const Flat stored = build_.draft().flats[static_cast<std::size_t>(flat.flat)];
-  const Extent n = flat.shard_elements;
+  const Extent n = flat.adamw_elements;
   const Origin from{Phase::optimizer, build_.part(stored.name)};
   op(Kernel::clip, from, {n}, {build_.draft().batch.grad_norm}, {flat.gradient_shard});
   Work work;
@@ -165,8 +166,10 @@ void Lowering::update(UnitFlat& flat) {
   work.extents[0] = n;
   workspaces_.clear();
   rules_.workspaces(work, workspaces_);
+  const std::int64_t largest =
+      std::min(flat.layout->largest_piece / group_size(flat.group), flat.adamw_elements);
   for (std::int64_t copy = 0; copy < rules_.optimizer_copies; ++copy)
-    workspaces_.push_back({{flat.layout->largest_piece / group_size(flat.group), 1, 1}});
+    workspaces_.push_back({{largest, 1, 1}});
   const std::array<BufferId, 2> moments{fetched(stored.exp_avg, from),
                                         fetched(stored.exp_avg_sq, from)};
   const std::array<BufferId, 1> inputs{flat.gradient_shard};
@@ -221,6 +224,7 @@ void Lowering::optimize() {
   op(Kernel::all_reduce, origin(Phase::optimizer, StepPart::norm), {2}, {}, {scalars_},
      Lane::reduce_scatter, Group::world);
   pending_swap_ = no_op;
+  if (strategy_.optimizer == Optimizer::muon) update_by_muon();
   for (Unit& unit : units_)
     for (UnitFlat& flat : unit.flats) update(flat);
   build_.end_section(1, origin(Phase::optimizer, StepPart::section));

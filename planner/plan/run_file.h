@@ -14,6 +14,7 @@
 #include "costmodel/packing/length_distribution.h"
 #include "costmodel/packing/packs.h"
 #include "planner/plan/choice.h"
+#include "planner/strategy.h"
 
 namespace xt {
 
@@ -47,6 +48,7 @@ struct RunFile {
   std::optional<std::int64_t> intra_layer_micro_batches;
   std::optional<Choice> recompute;
   std::optional<Choice> swap;
+  std::optional<Optimizer> optimizer;
   std::optional<bool> swap_optimizer;
   std::optional<Choice> loss_chunk;
   std::optional<double> learning_rate;
@@ -145,6 +147,8 @@ struct RunFile {
         .at_most(16);
     archive.field("recompute", recompute, "none, all or so many layers (default all)");
     archive.field("swap", swap, "none, all, auto or so many layers (default none)");
+    archive.field("optimizer", optimizer,
+                  "adamw, or muon for the matrices of layers (default adamw)");
     archive.field("swap_optimizer", swap_optimizer,
                   "true: AdamW's moments wait in host memory (default false)");
     archive.field("loss_chunk", loss_chunk, "none, auto or so many tokens (default auto)");

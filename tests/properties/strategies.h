@@ -40,8 +40,7 @@ struct Case {
     return fmt::format(
         "{} {} layers {} tied {} ranks {} ep {} by {} sp {} cp {} {} shards {} lock-step {} pack "
         "{} "
-        "sample {} "
-        "accumulation {} recompute {} swap {} chunk {} {}",
+        "sample {} accumulation {} recompute {} swap {} chunk {} {} {}",
         strategy.engine, model.model_type, model.num_hidden_layers, model.tie_word_embeddings,
         strategy.ranks, strategy.expert_parallel,
         dispatch_names[static_cast<std::size_t>(strategy.dispatch)], strategy.sequence_parallel,
@@ -49,7 +48,8 @@ struct Case {
         context_exchange_names[static_cast<std::size_t>(strategy.context_exchange)],
         strategy.shard_ranks, strategy.intra_layer_micro_batches, strategy.pack_length,
         strategy.sample_length, strategy.gradient_accumulation, strategy.recompute_layers,
-        strategy.swap_layers, strategy.loss_chunk, name(strategy.compute_dtype));
+        strategy.swap_layers, strategy.loss_chunk, name(strategy.compute_dtype),
+        optimizer_names[static_cast<std::size_t>(strategy.optimizer)]);
   }
 };
 
@@ -124,7 +124,9 @@ inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& 
   s.has_fp8_products =
       engine.has_fp8_products && s.compute_dtype == DType::bf16 && random() % 3 == 0;
   s.reshards_layers = random() % 3 > 0;
-  s.swaps_optimizer = engine.swaps_optimizer && random() % 4 == 0;
+  if (engine.has_muon && random() % 3 == 0) s.optimizer = Optimizer::muon;
+  s.swaps_optimizer =
+      s.optimizer == Optimizer::adamw && engine.swaps_optimizer && random() % 4 == 0;
   s.loss_chunk = up_to(s.loss_tokens());
   return drawn;
 }

@@ -90,6 +90,31 @@ TEST(ContextParallel, FlopsOfAllRanksDoNotDependOnHowManyShareAPack) {
     }
 }
 
+// Two samples of 12288 tokens leave a quarter of a pack empty. Of the packs drawn the last one is
+// not full, and fewer are drawn for fewer groups.
+TEST(ContextParallel, FlopsOfAllRanksAddUpWherePacksAreNotFull) {
+  const Flags uneven = {{"sample_length", "12288"}};
+  const Estimate alone = estimate(plan_with(uneven));
+  for (const char* exchange : {"all_gather", "ring"})
+    EXPECT_NEAR(estimate_of(4, exchange, uneven).model_flops.value * 4 / alone.model_flops.value, 1,
+                2e-3);
+}
+
+// Source: Hugging Face accelerate, pull request 4175: 7.5 GB of layer inputs a GPU for Qwen3-0.6B,
+// a million tokens around a ring of 8
+TEST(ContextParallel, InputsOfAMillionTokensAreAsPublished) {
+  const Estimate answer = estimate_of(8, "ring",
+                                      {{"model", "qwen3_0_6b"},
+                                       {"machine", "h100_sxm"},
+                                       {"pack_length", "1048576"},
+                                       {"recompute", "all"}});
+  const MemoryPeak peak = memory_peak_in(answer.schedule, assumed_bindings(answer.schedule),
+                                         Space::device, Phase::backward);
+  const Bytes inputs =
+      peak.by_category[static_cast<std::size_t>(MemoryCategory::saved_activations)];
+  EXPECT_NEAR(static_cast<double>(inputs.value) / 7.5e9, 1, 0.04);
+}
+
 TEST(ContextParallel, OneRankToAPackIsNoContextParallelism) {
   EXPECT_EQ(estimate(plan_with({})).schedule,
             estimate(plan_with({{"context_parallel", "1"}})).schedule);

@@ -3,8 +3,10 @@
 // Everything a user may choose about a training step, resolved to numbers. What the numbers mean
 // for a step is decided by the engine's rules and by lowering, not here.
 
+#include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "costmodel/models/decoder.h"
 #include "costmodel/units/dtype.h"
@@ -12,12 +14,22 @@
 
 namespace xt {
 
+/// How parameters are updated: all by AdamW, or matrices of layers by Muon.
+enum class Optimizer : std::uint8_t { adamw, muon };
+
+inline constexpr std::array<std::string_view, 2> optimizer_names = {"adamw", "muon"};
+
+/// The spellings of an optimizer.
+constexpr const auto& enum_names(Optimizer) { return optimizer_names; }
+
 /// One training step as its user decides it.
 struct Strategy {
   std::string engine = "xt_run";
   std::int64_t ranks = 1;
   std::int64_t expert_parallel = 1;
-  std::int64_t sequence_parallel = 1;    ///< ranks that share a pack, adjacent
+  std::int64_t sequence_parallel = 1;  ///< ranks that share a pack by heads, adjacent
+  std::int64_t context_parallel = 1;   ///< ranks, or groups of those, that share it by tokens
+  ContextExchange context_exchange = ContextExchange::all_gather;
   std::int64_t pack_length = 0;          ///< tokens of one pack
   std::int64_t sample_length = 0;        ///< the most tokens of a sample in it
   std::int64_t sum_squared_lengths = 0;  ///< of a pack's samples; 0: all as long as they may be
@@ -30,8 +42,9 @@ struct Strategy {
   std::int64_t recompute_layers = 0;  ///< the first so many layers
   RecomputeOps recompute_ops = {};    ///< of those layers
   std::int64_t swap_layers = 0;       ///< the first so many layers; never more than recomputed
-  bool swaps_optimizer = false;       ///< AdamW's two moments wait in host memory
-  std::int64_t loss_chunk = 0;        ///< tokens per chunk of the loss; loss_tokens() when whole
+  Optimizer optimizer = Optimizer::adamw;
+  bool swaps_optimizer = false;  ///< AdamW's two moments wait in host memory
+  std::int64_t loss_chunk = 0;   ///< tokens per chunk of the loss; loss_tokens() when whole
   DType compute_dtype = DType::fp32;
   bool has_fp8_products = false;     ///< of linear layers and experts
   DType reduce_dtype = DType::fp32;  ///< of gradients on the wire
@@ -39,8 +52,10 @@ struct Strategy {
 
   bool operator==(const Strategy&) const = default;
 
+  /// Ranks that share a pack.
+  std::int64_t ranks_of_pack() const { return sequence_parallel * context_parallel; }
   /// Tokens of one pack that a rank has.
-  std::int64_t rank_tokens() const { return pack_length / sequence_parallel; }
+  std::int64_t rank_tokens() const { return pack_length / ranks_of_pack(); }
   /// Tokens that one loss of a rank sees.
   std::int64_t loss_tokens() const { return rank_tokens() * intra_layer_micro_batches; }
   /// Packs of one rank in one step.
@@ -48,7 +63,7 @@ struct Strategy {
   /// Tokens of all ranks in one step.
   std::int64_t tokens_per_step() const { return ranks * rank_tokens() * packs_per_rank(); }
   /// Ranks that have packs of their own.
-  std::int64_t data_parallel() const { return ranks / sequence_parallel; }
+  std::int64_t data_parallel() const { return ranks / ranks_of_pack(); }
   /// Copies of the sharded parameters.
   std::int64_t replicas() const { return shard_ranks == 0 ? 1 : ranks / shard_ranks; }
 };

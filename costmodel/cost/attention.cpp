@@ -9,16 +9,16 @@ namespace xt {
 /// Query, key, value and output once; backward reads them and the output's gradient and writes
 /// three gradients.
 ///
-///   forward (2·H + 2·K)·T·D·width    backward (4·H + 4·K)·T·D·width
+///   forward 2·(H·T + K·S)·D·width    backward 4·(H·T + K·S)·D·width
 ///
-/// Shapes:  q, o [T,H,D]; k, v [T,K,D]
+/// Shapes:  q, o [T,H,D]; k, v [S,K,D]
 /// Assumes: scores never leave the chip
 /// Source:  Dao et al. 2022, "FlashAttention", arXiv 2205.14135, section 3
 double attention_bytes(const Work& work, const Bindings& bindings) {
   const auto extent = [&](std::size_t i) { return static_cast<double>(work.extent(i, bindings)); };
-  const double tokens_by_size = extent(0) * extent(3) * static_cast<double>(width(work.dtype));
+  const double rows = extent(1) * extent(0) + extent(2) * extent(6);
   const double times = work.kernel == Kernel::attention_backward ? 4 : 2;
-  return times * (extent(1) + extent(2)) * tokens_by_size;
+  return times * rows * extent(3) * static_cast<double>(width(work.dtype));
 }
 
 /// Flops of the causal half / (peak · length(Σs²/T) · head_size(D)).

@@ -9,14 +9,16 @@
 namespace xt {
 namespace {
 
-// One curve covers exchanges of rows, of heads, and of the few counts.
+// One curve covers exchanges of rows, of heads, of the few counts, and with one other rank.
 Kernel curve_of(Kernel kernel) {
-  const bool exchanges = kernel == Kernel::exchange_counts || kernel == Kernel::exchange_heads;
+  const bool exchanges = kernel == Kernel::exchange_counts || kernel == Kernel::exchange_heads ||
+                         kernel == Kernel::send_receive;
   return exchanges ? Kernel::all_to_all : kernel;
 }
 
 // Bytes on the busiest link over bytes of the message, as nccl-tests defines bus bandwidth.
 double bus_factor(Kernel kernel, double ranks) {
+  if (kernel == Kernel::send_receive) return 1;
   return (kernel == Kernel::all_reduce ? 2.0 : 1.0) * (ranks - 1) / ranks;
 }
 
@@ -129,7 +131,7 @@ CollectiveTime collective_time(const Profile& profile, Kernel kernel, const Grou
       std::min(measured_rate(profile, kernel, group, bytes), link_rate(profile, kernel, group));
   const double latency = std::lerp(fewer->rate.latency.value, more->rate.latency.value,
                                    share_of_more({fewer, more}, group.size));
-  return {Seconds(latency), Seconds(bytes * bus_factor(curve_of(kernel), group.size) / rate)};
+  return {Seconds(latency), Seconds(bytes * bus_factor(kernel, group.size) / rate)};
 }
 
 }  // namespace xt

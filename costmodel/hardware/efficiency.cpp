@@ -73,7 +73,7 @@ void RateCurve::check(Reader& reader) const {
 
 void CollectiveEfficiency::check(Reader& reader) const {
   if (kernel_class(kernel) != KernelClass::collective || kernel == Kernel::exchange_counts ||
-      kernel == Kernel::exchange_heads)
+      kernel == Kernel::exchange_heads || kernel == Kernel::send_receive)
     reader.problem("kernel", fmt::format("`{}` is no collective with a curve", name(kernel)),
                    "write `all_gather`, `reduce_scatter`, `all_reduce` or `all_to_all`");
   rate.check(reader);

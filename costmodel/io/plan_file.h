@@ -98,6 +98,7 @@ struct PlanFile {
   std::int64_t gradient_accumulation = 1;
   std::int64_t intra_layer_micro_batches = 1;
   std::int64_t sequence_parallel = 1;
+  std::int64_t context_parallel = 1;
   std::int64_t shard_ranks = 1;
   std::int64_t recompute_layers = 0;
   std::int64_t swap_layers = 0;
@@ -140,7 +141,10 @@ struct PlanFile {
     archive.field("gradient_accumulation", gradient_accumulation, "Micro-steps").at_least(1);
     archive.field("intra_layer_micro_batches", intra_layer_micro_batches, "Packs in lock-step")
         .at_least(1);
-    archive.field("sequence_parallel", sequence_parallel, "Ranks that share a pack").at_least(1);
+    archive.field("sequence_parallel", sequence_parallel, "Ranks that share a pack by heads")
+        .at_least(1);
+    archive.field("context_parallel", context_parallel, "Ranks that share a pack by tokens")
+        .at_least(1);
     archive.field("shard_ranks", shard_ranks, "Ranks that share parameters").at_least(1);
     archive.field("recompute_layers", recompute_layers, "Layers run again").at_least(0);
     archive.field("swap_layers", swap_layers, "Layers whose input is on the host").at_least(0);

@@ -88,7 +88,7 @@ Json header_json(const Schedule& schedule) {
 }
 
 Json symbol_json(const Symbol& symbol) {
-  return Json::array({"symbol", word(symbol.kind), symbol.layer, symbol.assumed});
+  return Json::array({"symbol", word(symbol.kind), symbol.layer, symbol.assumed, symbol.parts});
 }
 
 Json work_json(const Work& work) {
@@ -217,7 +217,8 @@ void read_line(const Json& line, Schedule& schedule) {
   const std::string& kind = item(line, 0).as_text();
   if (kind == "symbol") {
     schedule.symbols.push_back({enum_from<SymbolKind>(item(line, 1)),
-                                narrow<std::int16_t>(item(line, 2)), item(line, 3).as_int()});
+                                narrow<std::int16_t>(item(line, 2)), item(line, 3).as_int(),
+                                item(line, 4).as_int()});
   } else if (kind == "work") {
     read_work(line, schedule);
   } else if (kind == "buffer") {

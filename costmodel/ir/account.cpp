@@ -50,7 +50,7 @@ std::optional<Traffic> traffic_of(Kernel kernel) {
   if (kernel == Kernel::reduce_scatter) return Traffic::reduce_scatter;
   if (kernel == Kernel::all_reduce) return Traffic::all_reduce;
   if (kernel == Kernel::all_to_all || kernel == Kernel::exchange_counts ||
-      kernel == Kernel::exchange_heads)
+      kernel == Kernel::exchange_heads || kernel == Kernel::send_receive)
     return Traffic::all_to_all;
   if (kernel == Kernel::copy_to_host) return Traffic::swap_out;
   if (kernel == Kernel::copy_to_device) return Traffic::swap_in;

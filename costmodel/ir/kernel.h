@@ -5,8 +5,8 @@
 // in the project knows how many there are.
 //
 // Legend of extents: T tokens, E model width, V vocabulary, H query heads, K key/value heads,
-// D head size, sp ranks that share a sequence, F ffn width, X experts, k experts per token, R
-// routed rows, C tokens of a loss chunk.
+// D head size, S tokens of keys, sp ranks that share a sequence by heads, F ffn width, X experts,
+// k experts per token, R routed rows, C tokens of a loss chunk.
 
 #include <array>
 #include <cstdint>
@@ -65,6 +65,7 @@ enum class Kernel : std::uint8_t {
   all_reduce,
   exchange_counts,
   exchange_heads,
+  send_receive,
   all_to_all,
   copy_to_host,
   copy_to_device,
@@ -95,7 +96,7 @@ struct KernelRow {
 };
 
 // clang-format off
-inline constexpr std::array<KernelRow, 54> kernel_rows = {{
+inline constexpr std::array<KernelRow, 55> kernel_rows = {{
     {Kernel::embedding, "embedding", KernelClass::memory_bound, "tokens[T] weight[V,E]", "y[T,E]", "T E V"},
     {Kernel::embedding_backward, "embedding_backward", KernelClass::memory_bound, "dy[T,E] tokens[T]", "dweight[V,E]!", "T E V"},
     {Kernel::rms_norm, "rms_norm", KernelClass::memory_bound, "x[T,E] weight[E]", "y[T,E] rstd[T]", "T E"},
@@ -110,8 +111,8 @@ inline constexpr std::array<KernelRow, 54> kernel_rows = {{
     {Kernel::rope_table, "rope_table", KernelClass::memory_bound, "positions[T]", "table[T,D]", "T D"},
     {Kernel::rope, "rope", KernelClass::memory_bound, "table[T,D]", "x[T,H,D]!", "T H D"},
     {Kernel::rope_backward, "rope_backward", KernelClass::memory_bound, "table[T,D]", "dx[T,H,D]!", "T H D"},
-    {Kernel::attention, "attention", KernelClass::attention, "q[T,H,D] k[T,K,D] v[T,K,D] boundaries", "o[T,H,D] lse[T,H]", "T H K D sum_squared_lengths longest_sample"},
-    {Kernel::attention_backward, "attention_backward", KernelClass::attention, "do[T,H,D] q[T,H,D] k[T,K,D] v[T,K,D] o[T,H,D] lse[T,H] boundaries", "dq[T,H,D] dk[T,K,D] dv[T,K,D]", "T H K D sum_squared_lengths longest_sample"},
+    {Kernel::attention, "attention", KernelClass::attention, "q[T,H,D] k[S,K,D] v[S,K,D] boundaries", "o[T,H,D] lse[T,H]", "T H K D sum_squared_lengths longest_sample S"},
+    {Kernel::attention_backward, "attention_backward", KernelClass::attention, "do[T,H,D] q[T,H,D] k[S,K,D] v[S,K,D] o[T,H,D] lse[T,H] boundaries", "dq[T,H,D] dk[S,K,D] dv[S,K,D]", "T H K D sum_squared_lengths longest_sample S"},
     {Kernel::add, "add", KernelClass::memory_bound, "x", "y!", "elements"},
     {Kernel::swiglu, "swiglu", KernelClass::memory_bound, "gate_up[T,2F]", "act[T,F]", "T F"},
     {Kernel::swiglu_backward, "swiglu_backward", KernelClass::memory_bound, "dact[T,F] gate_up[T,2F]", "dgate_up[T,2F]", "T F"},
@@ -145,6 +146,7 @@ inline constexpr std::array<KernelRow, 54> kernel_rows = {{
     {Kernel::all_reduce, "all_reduce", KernelClass::collective, "", "x!", "elements"},
     {Kernel::exchange_counts, "exchange_counts", KernelClass::collective, "counts[1,X]", "received[ep,X/ep]", "elements"},
     {Kernel::exchange_heads, "exchange_heads", KernelClass::collective, "x[T,H,D]", "y[T*sp,H/sp,D]", "elements"},
+    {Kernel::send_receive, "send_receive", KernelClass::collective, "x", "y", "elements"},
     {Kernel::all_to_all, "all_to_all", KernelClass::collective, "rows[R,E] sent_counts received_counts", "received[R,E]", "sent_rows received_rows E"},
     {Kernel::copy_to_host, "copy_to_host", KernelClass::copy, "x", "host", "elements"},
     {Kernel::copy_to_device, "copy_to_device", KernelClass::copy, "host", "x", "elements"},

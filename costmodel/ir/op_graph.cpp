@@ -55,33 +55,39 @@ const GraphParameter& BlockWriter::parameter(std::array<std::int64_t, 3> shape, 
 
 GraphOp BlockWriter::op(Kernel kernel, std::string_view part, std::initializer_list<Extent> extents,
                         std::initializer_list<ValueId> inputs,
-                        std::initializer_list<ValueId> outputs, Lane lane) {
+                        std::initializer_list<ValueId> outputs, const OpPlace& place) {
   XT_CHECK(extents.size() <= max_extents);
   GraphOp result;
   result.work.kernel = kernel;
-  result.work.dtype = graph_.dtype;
-  if (kernel_class(kernel) == KernelClass::collective)
-    result.work.group = kernel == Kernel::exchange_heads ? Group::sequence : Group::expert;
+  result.work.dtype = place.dtype.value_or(graph_.dtype);
+  if (kernel_class(kernel) == KernelClass::collective) result.work.group = place.group;
   std::copy(extents.begin(), extents.end(), result.work.extents.begin());
-  result.lane = lane;
+  result.lane = place.lane;
   result.part = part_index(graph_.parts, part);
   result.inputs = inputs;
   result.outputs = outputs;
   return result;
 }
 
+void BlockWriter::in(Pass pass, Kernel kernel, std::string_view part,
+                     std::initializer_list<Extent> extents, std::initializer_list<ValueId> inputs,
+                     std::initializer_list<ValueId> outputs, const OpPlace& place) {
+  auto& ops = pass == Pass::forward ? block_.forward : block_.backward;
+  ops.push_back(op(kernel, part, extents, inputs, outputs, place));
+}
+
 void BlockWriter::forward(Kernel kernel, std::string_view part,
                           std::initializer_list<Extent> extents,
                           std::initializer_list<ValueId> inputs,
-                          std::initializer_list<ValueId> outputs, Lane lane) {
-  block_.forward.push_back(op(kernel, part, extents, inputs, outputs, lane));
+                          std::initializer_list<ValueId> outputs, const OpPlace& place) {
+  in(Pass::forward, kernel, part, extents, inputs, outputs, place);
 }
 
 void BlockWriter::backward(Kernel kernel, std::string_view part,
                            std::initializer_list<Extent> extents,
                            std::initializer_list<ValueId> inputs,
-                           std::initializer_list<ValueId> outputs, Lane lane) {
-  block_.backward.push_back(op(kernel, part, extents, inputs, outputs, lane));
+                           std::initializer_list<ValueId> outputs, const OpPlace& place) {
+  in(Pass::backward, kernel, part, extents, inputs, outputs, place);
 }
 
 std::vector<bool> recomputed_ops(const Block& block, const std::vector<bool>& is_kept) {

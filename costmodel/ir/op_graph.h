@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -99,8 +100,27 @@ struct OpGraph {
   std::int64_t routed_rows = 0;  ///< rows that a rank sends to experts per layer
   std::int64_t rotary_size = 0;  ///< of the table of rotary angles; 0 without them
   NormKernels norm;              ///< of the final norm
+  /// Into how many equal parts the attention of a pack falls over ranks and ops; an attention op
+  /// computes one.
+  std::int64_t attention_parts = 1;
   DType dtype = DType::fp32;
   ModelConstants constants;
+};
+
+/// Whether an op belongs to the forward or to the backward pass of its block.
+enum class Pass : std::uint8_t { forward, backward };
+
+/// Where an op runs, over which ranks if it is a collective, and in which type where that is not
+/// the graph's.
+struct OpPlace {
+  OpPlace(Lane on = Lane::compute,
+          Group over = Group::expert,  // NOLINT(google-explicit-constructor)
+          std::optional<DType> in = std::nullopt)
+      : lane(on), group(over), dtype(in) {}
+
+  Lane lane;
+  Group group;
+  std::optional<DType> dtype;
 };
 
 /// Writes one block; the values of ops are made as they are named.
@@ -115,15 +135,19 @@ class BlockWriter {
                                   std::vector<Piece> pieces);
   void forward(Kernel kernel, std::string_view part, std::initializer_list<Extent> extents,
                std::initializer_list<ValueId> inputs, std::initializer_list<ValueId> outputs,
-               Lane lane = Lane::compute);
+               const OpPlace& place = {});
   void backward(Kernel kernel, std::string_view part, std::initializer_list<Extent> extents,
                 std::initializer_list<ValueId> inputs, std::initializer_list<ValueId> outputs,
-                Lane lane = Lane::compute);
+                const OpPlace& place = {});
+  /// Either of the two.
+  void in(Pass pass, Kernel kernel, std::string_view part, std::initializer_list<Extent> extents,
+          std::initializer_list<ValueId> inputs, std::initializer_list<ValueId> outputs,
+          const OpPlace& place = {});
 
  private:
   GraphOp op(Kernel kernel, std::string_view part, std::initializer_list<Extent> extents,
              std::initializer_list<ValueId> inputs, std::initializer_list<ValueId> outputs,
-             Lane lane);
+             const OpPlace& place);
 
   OpGraph& graph_;
   Block& block_;

@@ -69,7 +69,7 @@ void add_works_and_buffers(Digest& sum, const Schedule& schedule) {
   for (const Work& work : schedule.works) {
     const auto& e = work.extents;
     sum.add(work.kernel, work.dtype, work.group);
-    sum.add(e[0].code, e[1].code, e[2].code, e[3].code, e[4].code, e[5].code);
+    sum.add(e[0].code, e[1].code, e[2].code, e[3].code, e[4].code, e[5].code, e[6].code);
   }
   for (const Buffer& buffer : schedule.buffers) {
     const std::uint64_t kinds = static_cast<std::uint64_t>(buffer.kind) << 16 |

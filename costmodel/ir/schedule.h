@@ -122,6 +122,7 @@ struct Symbol {
   SymbolKind kind = SymbolKind::rows_received;
   std::int16_t layer = -1;
   std::int64_t assumed = 0;
+  std::int64_t parts = 1;  ///< of a pack's value, an op sees one of so many equal parts
 
   auto operator<=>(const Symbol&) const = default;
 };

@@ -48,8 +48,8 @@ ScheduleBuilder::ScheduleBuilder(std::string engine, std::int32_t ranks, std::si
 
 std::size_t ScheduleBuilder::WorkHash::operator()(const Work& work) const {
   constexpr std::array<std::uint64_t, max_extents> weights = {
-      0x9e3779b97f4a7c15ULL, 0xbf58476d1ce4e5b9ULL, 0x94d049bb133111ebULL,
-      0xd6e8feb86659fd93ULL, 0xff51afd7ed558ccdULL, 0xc4ceb9fe1a85ec53ULL};
+      0x9e3779b97f4a7c15ULL, 0xbf58476d1ce4e5b9ULL, 0x94d049bb133111ebULL, 0xd6e8feb86659fd93ULL,
+      0xff51afd7ed558ccdULL, 0xc4ceb9fe1a85ec53ULL, 0xa0761d6478bd642fULL};
   std::uint64_t h = static_cast<std::uint64_t>(work.kernel) << 16 |
                     static_cast<std::uint64_t>(work.dtype) << 8 |
                     static_cast<std::uint64_t>(work.group);
@@ -68,8 +68,9 @@ std::uint8_t ScheduleBuilder::part(std::string_view name) {
   return found->second;
 }
 
-SymbolId ScheduleBuilder::symbol(SymbolKind kind, std::int16_t layer, std::int64_t assumed) {
-  schedule_.symbols.push_back({kind, layer, assumed});
+SymbolId ScheduleBuilder::symbol(SymbolKind kind, std::int16_t layer, std::int64_t assumed,
+                                 std::int64_t parts) {
+  schedule_.symbols.push_back({kind, layer, assumed, parts});
   return static_cast<SymbolId>(schedule_.symbols.size() - 1);
 }
 

@@ -44,13 +44,26 @@ struct Extent {
   }
 };
 
-inline constexpr std::size_t max_extents = 6;
+inline constexpr std::size_t max_extents = 7;
 
-/// The ranks that take part in a collective, by their part in the layout of the strategy.
-enum class Group : std::uint8_t { none, world, shard, expert_shard, expert, replica, sequence };
+/// The ranks that take part in a collective, by their part in the layout of the strategy; up_matrix
+/// and down_matrix are those that share one matrix of an expert, before and after its activation.
+enum class Group : std::uint8_t {
+  none,
+  world,
+  shard,
+  expert_shard,
+  expert,
+  replica,
+  sequence,
+  context,
+  up_matrix,
+  down_matrix
+};
 
-inline constexpr std::array<std::string_view, 7> group_names = {
-    "none", "world", "shard", "expert_shard", "expert", "replica", "sequence"};
+inline constexpr std::array<std::string_view, 10> group_names = {
+    "none",    "world",    "shard",   "expert_shard", "expert",
+    "replica", "sequence", "context", "up_matrix",    "down_matrix"};
 
 /// A kernel with its extents: everything that its cost depends on.
 struct Work {

@@ -8,8 +8,6 @@
 namespace xt {
 namespace {
 
-Extent symbol(SymbolKind kind) { return Extent::of(static_cast<SymbolId>(kind)); }
-
 Piece vector_piece(std::string name, std::int64_t n) {
   return {std::move(name), {n, 1, 1}, 1, -1, 0};
 }
@@ -25,12 +23,15 @@ AttentionHalf::AttentionHalf(BlockWriter& write, const Architecture& model,
       K_(model.num_key_value_heads),
       D_(model.head_dim),
       sp_(options.sequence_parallel),
+      cp_(options.context_parallel),
+      exchange_(options.context_exchange),
+      dtype_(options.dtype),
       width_(width(options.dtype)),
       has_rope_(model.position == Position::rotary),
       norm_(norm_of(model)),
       v_(values) {
   if (has_rope_) table_ = write.value({T_, D_, 1}, ValueRole::rope_table);
-  boundaries_ = write.value({all_tokens() + 1, 1, 1}, ValueRole::boundaries);
+  boundaries_ = write.value({key_tokens() + 1, 1, 1}, ValueRole::boundaries);
   const GraphParameter input_norm =
       write.parameter({E_, 1, 1}, false, {vector_piece("input_layernorm.weight", E_)});
   input_norm_ = input_norm.value;
@@ -75,72 +76,6 @@ void AttentionHalf::project(const Projection& p, std::string_view part) {
   write_.forward(Kernel::matmul, part, {T_, p.heads * D_, E_}, {h_, p.weight}, {p.raw});
   if (p.has_norm)
     write_.forward(Kernel::rms_norm, part, {T_ * p.heads, D_}, {p.raw, p.norm}, {p.normed, p.rstd});
-}
-
-// Fewer key heads than ranks are repeated before they are exchanged.
-ValueId AttentionHalf::gathered_heads(ValueId x, std::int64_t heads) {
-  const std::int64_t sent_heads = std::max(heads, sp_);
-  ValueId sent = x;
-  if (sent_heads > heads) {
-    sent = write_.value({T_, sent_heads, D_});
-    write_.forward(Kernel::cast, "attention", {T_ * sent_heads * D_, 2 * width_}, {x}, {sent});
-  }
-  const ValueId received = write_.value({all_tokens(), sent_heads / sp_, D_});
-  write_.forward(Kernel::exchange_heads, "attention", {T_ * sent_heads * D_}, {sent}, {received},
-                 Lane::expert);
-  return received;
-}
-
-AttentionHalf::Operands AttentionHalf::gathered() {
-  if (sp_ == 1) return {normalised(q_), normalised(k_), value_.raw};
-  const ValueId q = gathered_heads(normalised(q_), H_);
-  const ValueId k = gathered_heads(normalised(k_), K_);
-  return {q, k, gathered_heads(value_.raw, K_)};
-}
-
-void AttentionHalf::attend() {
-  seen_ = gathered();
-  seen_o_ = sp_ == 1 ? o_ : write_.value({all_tokens(), query_heads(), D_});
-  write_.forward(Kernel::attention, "attention",
-                 {all_tokens(), query_heads(), key_heads(), D_,
-                  symbol(SymbolKind::sum_squared_lengths), symbol(SymbolKind::longest_sample)},
-                 {seen_.q, seen_.k, seen_.v, boundaries_}, {seen_o_, lse_});
-  if (sp_ > 1)
-    write_.forward(Kernel::exchange_heads, "attention", {T_ * H_ * D_}, {seen_o_}, {o_},
-                   Lane::expert);
-}
-
-// The gradients of repeated heads are summed.
-void AttentionHalf::scatter_heads(ValueId from, ValueId to, std::int64_t heads) {
-  const std::int64_t sent_heads = std::max(heads, sp_);
-  const ValueId received = sent_heads > heads ? write_.value({T_, sent_heads, D_}) : to;
-  write_.backward(Kernel::exchange_heads, "attention", {T_ * sent_heads * D_}, {from}, {received},
-                  Lane::expert);
-  if (sent_heads > heads)
-    write_.backward(Kernel::cast, "attention", {T_ * sent_heads * D_, 2 * width_}, {received},
-                    {to});
-}
-
-void AttentionHalf::attend_backward(ValueId d_o) {
-  Operands d = {gradient(q_), gradient(k_), value_.d_raw};
-  ValueId seen_d_o = d_o;
-  if (sp_ > 1) {
-    seen_d_o = write_.value({all_tokens(), query_heads(), D_});
-    write_.backward(Kernel::exchange_heads, "attention", {T_ * H_ * D_}, {d_o}, {seen_d_o},
-                    Lane::expert);
-    d.q = write_.value({all_tokens(), query_heads(), D_});
-    d.k = write_.value({all_tokens(), key_heads(), D_});
-    d.v = write_.value({all_tokens(), key_heads(), D_});
-  }
-  write_.backward(Kernel::attention_backward, "attention",
-                  {all_tokens(), query_heads(), key_heads(), D_,
-                   symbol(SymbolKind::sum_squared_lengths), symbol(SymbolKind::longest_sample)},
-                  {seen_d_o, seen_.q, seen_.k, seen_.v, seen_o_, lse_, boundaries_},
-                  {d.q, d.k, d.v});
-  if (sp_ == 1) return;
-  scatter_heads(d.q, gradient(q_), H_);
-  scatter_heads(d.k, gradient(k_), K_);
-  scatter_heads(d.v, value_.d_raw, K_);
 }
 
 void AttentionHalf::forward() {

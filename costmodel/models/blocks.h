@@ -32,7 +32,8 @@ struct LayerValues {
   ValueId dnormed;   ///< gradient of the ffn's input
 };
 
-/// Writes forward and backward of the attention half, residual and norms included.
+/// Writes forward and backward of the attention half, residual and norms included; attention of a
+/// pack that several ranks share is in shared_attention.cpp.
 class AttentionHalf {
  public:
   AttentionHalf(BlockWriter& write, const Architecture& model, const GraphOptions& options,
@@ -52,21 +53,35 @@ class AttentionHalf {
   ValueId normalised(const Projection& p) const { return p.has_norm ? p.normed : p.raw; }
   ValueId gradient(const Projection& p) const { return p.has_norm ? p.d_normed : p.d_raw; }
 
-  // What attention sees: of all tokens of the pack, this rank's heads.
+  // What attention sees: of all tokens of the pack that ranks share by heads, this rank's heads.
   struct Operands {
     ValueId q, k, v;
   };
   Operands gathered();
   ValueId gathered_heads(ValueId x, std::int64_t heads);
   void scatter_heads(ValueId from, ValueId to, std::int64_t heads);
+  Operands with_all_keys(Pass pass);
+  Operands gradients_of(std::int64_t keys);
+  void attention(const Operands& seen, ValueId o, ValueId lse, std::int64_t keys);
+  void attention_backward(ValueId d_o, const Operands& seen, const Operands& d, std::int64_t keys);
   void attend();
   void attend_backward(ValueId d_o);
+  void attend_to_all_keys_backward(ValueId d_o, const Operands& d);
+  ValueId packed_pair(Pass pass);
+  ValueId passed_on(Pass pass, ValueId pair, DType dtype);
+  void attend_around_ring();
+  void attend_around_ring_backward(ValueId d_o, const Operands& d);
   std::int64_t all_tokens() const { return T_ * sp_; }
+  std::int64_t key_tokens() const { return all_tokens() * cp_; }
+  std::int64_t pair_elements() const { return 2 * all_tokens() * key_heads() * D_; }
   std::int64_t query_heads() const { return H_ / sp_; }
   std::int64_t key_heads() const { return std::max<std::int64_t>(1, K_ / sp_); }
 
   BlockWriter& write_;
-  std::int64_t T_, E_, H_, K_, D_, sp_, width_;
+  std::int64_t T_, E_, H_, K_, D_, sp_, cp_;
+  ContextExchange exchange_;
+  DType dtype_;
+  std::int64_t width_;
   bool has_rope_;
   NormKernels norm_;
   LayerValues& v_;
@@ -155,6 +170,8 @@ class DenseHalf {
 /// Writes forward and backward of a routed SwiGLU ffn, with the exchange of rows when experts are
 /// spread over ranks.
 ///
+/// Gathering all tokens instead of exchanging rows is in gathered_tokens.cpp.
+///
 /// Experts that every token goes to are one dense ffn beside; they run while rows come back.
 ///
 /// Assumes: dropless routing; rows_received is what the data decides; scores by sigmoid or softmax,
@@ -177,7 +194,15 @@ class RoutedHalf {
   void weight_gradients();
   Extent rows() const;
   void combine_copies();
+  void finish_combine();
   bool sends_copies() const { return ep_ > 1 && options_.dispatch == Dispatch::deep_ep; }
+  bool gathers_tokens() const { return ep_ > 1 && options_.dispatch == Dispatch::agrs; }
+  std::int64_t gathered_tokens() const { return T_ * ep_; }
+  std::int64_t experts_here() const { return top_k_ / ep_; }
+  void dispatch_gathered();
+  void combine_gathered();
+  void combine_gathered_backward();
+  ValueId dispatch_gathered_backward(ValueId d_rows);
   std::int64_t copies() const;
   void combine_backward();
   ValueId dispatch_backward(ValueId d_rows);
@@ -189,8 +214,8 @@ class RoutedHalf {
   ValueId router_{}, router_gradient_{}, w13_{}, w13_gradient_{}, w2_{}, w2_gradient_{}, logits_{},
       shared_gate_up_weight_{}, shared_gate_up_gradient_{}, shared_down_weight_{},
       shared_down_gradient_{}, shared_gate_up_{}, shared_act_{}, shared_out_{}, weights_{},
-      indices_{}, order_{}, counts_{}, received_counts_{}, expert_input_{}, gate_up_{}, act_{},
-      returned_{}, d_weights_{}, d_out_{}, d_gate_up_{};
+      indices_{}, order_{}, counts_{}, received_counts_{}, received_weights_{}, expert_input_{},
+      gate_up_{}, act_{}, returned_{}, d_weights_{}, d_out_{}, d_gate_up_{};
 };
 
 }  // namespace xt

@@ -20,6 +20,12 @@ bool Architecture::is_sparse(std::int64_t layer) const {
 
 namespace {
 
+// A ring does the work of a rank in as many steps as there are ranks.
+std::int64_t attention_parts(const GraphOptions& options) {
+  const std::int64_t cp = options.context_parallel;
+  return options.context_exchange == ContextExchange::ring ? cp * cp : cp;
+}
+
 Piece whole(std::string name, std::int64_t rows, std::int64_t columns) {
   return {std::move(name), {rows, columns, 1}, 2, -1, 0};
 }
@@ -78,6 +84,7 @@ OpGraph build_decoder(const Architecture& model, const GraphOptions& options) {
     graph.rotary_size = model.has_mla() ? model.qk_rope_head_dim : model.head_dim;
   graph.norm = norm_of(model);
   graph.dtype = options.dtype;
+  graph.attention_parts = attention_parts(options);
   graph.ties_embedding = model.tie_word_embeddings;
   graph.constants = {model.rms_norm_eps, model.rope_theta, model.norm_topk_prob};
   build_embedding(graph, model);

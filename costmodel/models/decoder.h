@@ -11,14 +11,25 @@
 
 namespace xt {
 
-/// How rows reach experts on other ranks: one copy per expert, or one per rank that has any of a
-/// token's experts, which spreads it and sums what its experts make of it.
-enum class Dispatch : std::uint8_t { all_to_all, deep_ep };
+/// How rows reach experts on other ranks: one copy per expert; one per rank that has any of a
+/// token's experts, which spreads it and sums what its experts make of it; or all tokens to all
+/// ranks, and what experts make of them back as a sum, where a token has equally many experts on
+/// every rank.
+enum class Dispatch : std::uint8_t { all_to_all, deep_ep, agrs };
 
-inline constexpr std::array<std::string_view, 2> dispatch_names = {"all_to_all", "deep_ep"};
+inline constexpr std::array<std::string_view, 3> dispatch_names = {"all_to_all", "deep_ep", "agrs"};
 
 /// The spellings of a dispatch.
 constexpr const auto& enum_names(Dispatch) { return dispatch_names; }
+
+/// How ranks that share a pack by tokens come by each other's keys and values: all at once before
+/// attention, or around a ring, those of one rank while attention to another's runs.
+enum class ContextExchange : std::uint8_t { all_gather, ring };
+
+inline constexpr std::array<std::string_view, 2> context_exchange_names = {"all_gather", "ring"};
+
+/// The spellings of an exchange of keys and values.
+constexpr const auto& enum_names(ContextExchange) { return context_exchange_names; }
 
 /// What the graph depends on beside the model.
 struct GraphOptions {
@@ -28,6 +39,10 @@ struct GraphOptions {
   Dispatch dispatch = Dispatch::all_to_all;
   /// Ranks that share a pack: each has a part of the tokens, and in attention a part of the heads.
   std::int64_t sequence_parallel = 1;
+  /// Ranks that share a pack by tokens, in attention too: each has 1/(2·cp) of every sample twice,
+  /// as far from its start as from its end, so that all have the same work under a causal mask.
+  std::int64_t context_parallel = 1;
+  ContextExchange context_exchange = ContextExchange::all_gather;
   bool has_fp8_products = false;  ///< see use_fp8_products()
   /// Issues products for weight gradients behind the exchange of the input gradient, so that they
   /// hide it. Otherwise both follow each other as autograd would order them.
@@ -41,9 +56,13 @@ struct GraphOptions {
 /// The op graph of one micro-step on one rank.
 ///
 /// Shapes:  x [T,E]; q [T,H,D]; k, v [T,K,D]; routed rows [R,E]
-/// Assumes: expert_parallel divides num_experts; routing drops no token; sequence_parallel divides
-///          the query heads, and divides the key heads or is a multiple of them
+/// Assumes: expert_parallel divides num_experts, and with agrs num_experts_per_tok; routing drops
+/// no
+///          token; sequence_parallel divides
+///          the query heads, and divides the key heads or is a multiple of them; context_parallel
+///          is 1 with latent attention, and twice it divides every sample
 /// Source:  Jacobs et al. 2023, "DeepSpeed Ulysses", arXiv 2309.14509, for sequence_parallel;
+///           Liu et al. 2023, "Ring Attention", arXiv 2310.01889, for context_parallel;
 ///           Qwen3 technical report 2025, §2; Hugging Face transformers, models qwen3 and qwen3_moe
 OpGraph build_decoder(const Architecture& architecture, const GraphOptions& options);
 

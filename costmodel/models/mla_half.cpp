@@ -97,10 +97,10 @@ void MlaHalf::forward() {
   write_.forward(Kernel::cast, "values", {T_ * H_ * D_, moved_}, {kv}, {padded_});
   attended_ = tensor(H_ * D_);
   lse_ = write_.value({T_, H_, 1}, DType::fp32);
-  write_.forward(
-      Kernel::attention, "attention",
-      {T_, H_, H_, D_, symbol(SymbolKind::sum_squared_lengths), symbol(SymbolKind::longest_sample)},
-      {q_, k_, padded_, boundaries_}, {attended_, lse_});
+  write_.forward(Kernel::attention, "attention",
+                 {T_, H_, H_, D_, symbol(SymbolKind::sum_squared_lengths),
+                  symbol(SymbolKind::longest_sample), T_},
+                 {q_, k_, padded_, boundaries_}, {attended_, lse_});
   const ValueId values = tensor(H_ * value_);
   write_.forward(Kernel::cast, "values", {T_ * H_ * value_, moved_}, {attended_}, {values});
   v_.attended = apply(o_, values);
@@ -115,10 +115,10 @@ void MlaHalf::backward() {
   const ValueId d_values = undo(o_, d_attended, std::nullopt), d_o = tensor(H_ * D_);
   write_.backward(Kernel::cast, "values", {T_ * H_ * D_, moved_}, {d_values}, {d_o});
   const ValueId d_q = tensor(H_ * D_), d_k = tensor(H_ * D_), d_v = tensor(H_ * D_);
-  write_.backward(
-      Kernel::attention_backward, "attention",
-      {T_, H_, H_, D_, symbol(SymbolKind::sum_squared_lengths), symbol(SymbolKind::longest_sample)},
-      {d_o, q_, k_, padded_, attended_, lse_, boundaries_}, {d_q, d_k, d_v});
+  write_.backward(Kernel::attention_backward, "attention",
+                  {T_, H_, H_, D_, symbol(SymbolKind::sum_squared_lengths),
+                   symbol(SymbolKind::longest_sample), T_},
+                  {d_o, q_, k_, padded_, attended_, lse_, boundaries_}, {d_q, d_k, d_v});
   write_.backward(Kernel::rope_backward, "rope", {T_, H_, rope_}, {table_}, {d_q});
   v_.dnormed = backward_of_keys(d_k, d_v);
   const ValueId d_q_a = tensor(q_norm_.size);

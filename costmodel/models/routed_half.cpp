@@ -99,7 +99,7 @@ void RoutedHalf::shared_backward() {
 }
 
 Extent RoutedHalf::rows() const {
-  if (ep_ == 1) return T_ * top_k_;
+  if (ep_ == 1 || gathers_tokens()) return T_ * top_k_;
   return Extent::of(static_cast<SymbolId>(SymbolKind::rows_received));
 }
 
@@ -115,6 +115,8 @@ std::int64_t RoutedHalf::copies() const {
 }
 
 void RoutedHalf::dispatch() {
+  if (gathers_tokens()) return dispatch_gathered();
+  write_.forward(Kernel::sort_rows, "router", {T_, X_, top_k_}, {indices_}, {order_, counts_});
   const std::int64_t sent = sends_copies() ? copies() : T_ * top_k_;
   ValueId permuted = v_.normed;
   if (!sends_copies()) {
@@ -145,6 +147,7 @@ void RoutedHalf::combine() {
                  {act_, w2_, received_counts_}, {out});
   returned_ = out;
   if (sends_copies()) return combine_copies();
+  if (gathers_tokens()) return combine_gathered();
   if (ep_ > 1) {
     const std::int64_t sent = T_ * top_k_;
     const ValueId ungrouped = write_.value({rows(), E_, 1});
@@ -157,6 +160,11 @@ void RoutedHalf::combine() {
   shared_forward();
   write_.forward(Kernel::unpermute, "combine", {T_, E_, top_k_}, {returned_, order_, weights_},
                  {v_.y});
+  finish_combine();
+}
+
+// What comes beside the routed experts' sum.
+void RoutedHalf::finish_combine() {
   if (shared_ > 0) write_.forward(Kernel::add, "combine", {T_ * E_}, {shared_out_}, {v_.y});
   write_.forward(Kernel::add, "residual", {T_ * E_}, {v_.attended}, {v_.y});
 }
@@ -169,8 +177,7 @@ void RoutedHalf::combine_copies() {
   write_.forward(Kernel::all_to_all, "combine", {copies(), copies(), E_},
                  {summed, received_counts_, counts_}, {v_.y}, Lane::expert);
   shared_forward();
-  if (shared_ > 0) write_.forward(Kernel::add, "combine", {T_ * E_}, {shared_out_}, {v_.y});
-  write_.forward(Kernel::add, "residual", {T_ * E_}, {v_.attended}, {v_.y});
+  finish_combine();
 }
 
 void RoutedHalf::forward() {
@@ -178,11 +185,10 @@ void RoutedHalf::forward() {
   weights_ = write_.value({T_, top_k_, 1}, DType::fp32, true);
   indices_ = write_.value({T_, top_k_, 1}, DType::int64, true);
   order_ = write_.value({T_ * top_k_, 1, 1}, DType::int64, true);
-  counts_ = write_.value({1, X_, 1}, DType::int64, true);
+  counts_ = write_.value({1, gathers_tokens() ? X_ / ep_ : X_, 1}, DType::int64, true);
   write_.forward(Kernel::matmul, "router", {T_, X_, E_}, {v_.normed, router_}, {logits_});
   write_.forward(Kernel::softmax_top_k, "router", {T_, X_, top_k_}, {logits_},
                  {weights_, indices_});
-  write_.forward(Kernel::sort_rows, "router", {T_, X_, top_k_}, {indices_}, {order_, counts_});
   dispatch();
   gate_up_ = write_.value({rows(), 2 * F_, 1});
   act_ = write_.value({rows(), F_, 1});
@@ -224,6 +230,7 @@ void RoutedHalf::experts_backward() {
 
 // From the gradient of the layer's output to that of the experts' output.
 void RoutedHalf::combine_backward() {
+  if (gathers_tokens()) return combine_gathered_backward();
   const std::int64_t sent = sends_copies() ? copies() : T_ * top_k_;
   d_weights_ = write_.value({T_, top_k_, 1}, DType::fp32);
   ValueId d_returned = v_.dy;
@@ -252,6 +259,7 @@ void RoutedHalf::combine_backward() {
 // From the gradient of the experts' input to what comes back to this rank's tokens.
 ValueId RoutedHalf::dispatch_backward(ValueId d_rows) {
   if (ep_ == 1) return d_rows;
+  if (gathers_tokens()) return dispatch_gathered_backward(d_rows);
   const std::int64_t sent = sends_copies() ? copies() : T_ * top_k_;
   const Extent leaving = sends_copies() ? Extent(sent) : rows();
   const ValueId ungrouped = write_.value({leaving, E_, 1});
@@ -272,8 +280,8 @@ void RoutedHalf::backward() {
                   {rows(), 2 * F_, E_, X_ / ep_}, {d_gate_up_, w13_, received_counts_}, {d_rows});
   const ValueId d_sent = dispatch_backward(d_rows);
   if (options_.hides_exchange) weight_gradients();
-  if (!options_.hides_exchange || ep_ == 1) router_backward();
-  if (sends_copies()) {
+  if (!options_.hides_exchange || ep_ == 1 || gathers_tokens()) router_backward();
+  if (sends_copies() || gathers_tokens()) {
     write_.backward(Kernel::add, "dispatch", {T_ * E_}, {d_sent}, {v_.dnormed});
   } else {
     write_.backward(Kernel::permute_backward_add, "dispatch", {T_, E_, top_k_}, {d_sent, order_},

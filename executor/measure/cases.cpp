@@ -32,7 +32,7 @@ Row as_given(const Row& place) { return place; }
 // Documents of equal length fill a pack; two query heads share a key head.
 Row attention_extents(const Row& place) {
   const std::int64_t length = place[0], tokens = std::max<std::int64_t>(512, length);
-  return {tokens, 2, 1, place[1], tokens * length, length};
+  return {tokens, 2, 1, place[1], tokens * length, length, tokens};
 }
 
 Row grouped_extents(const Row& place) {
@@ -81,7 +81,7 @@ std::vector<Plan> grouped_products() {
 std::vector<Plan> attentions() {
   const Grid quick = {{16, 32, 64, 128, 256, 512, 1024, 2048}, {64}};
   const Grid full = {{16, 32, 64, 128, 256, 512, 1024, 2048}, {32, 64, 128}};
-  const Row smallest = {1, 1, 1, 8, 1, 1};
+  const Row smallest = {1, 1, 1, 8, 1, 1, 1};
   const std::vector<std::string> axes = {"mean_length", "D"};
   return {{Kernel::attention, axes, smallest, quick, full, attention_extents},
           {Kernel::attention_backward, axes, smallest, quick, full, attention_extents}};

@@ -71,7 +71,7 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
         case SymbolKind::rows_received:
           break;
         case SymbolKind::sum_squared_lengths:
-          state_.bindings[i] = facts.sum_squared_lengths;
+          state_.bindings[i] = facts.sum_squared_lengths / schedule_.symbols[i].parts;
           break;
         case SymbolKind::longest_sample:
           state_.bindings[i] = facts.longest_sample;

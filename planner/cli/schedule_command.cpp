@@ -47,6 +47,7 @@ PlanFile plan_file(const Plan& plan, const Estimate& answer) {
   file.gradient_accumulation = s.gradient_accumulation;
   file.intra_layer_micro_batches = s.intra_layer_micro_batches;
   file.sequence_parallel = s.sequence_parallel;
+  file.context_parallel = s.context_parallel;
   file.shard_ranks = s.shard_ranks == 0 ? s.ranks : s.shard_ranks;
   file.recompute_layers = s.recompute_layers;
   file.swap_layers = s.swap_layers;

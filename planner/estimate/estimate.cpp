@@ -19,8 +19,9 @@ Flops sum_over_step(const Schedule& schedule, const Bindings& bindings, Count co
     Flops once;
     for (std::size_t i = at(section.begin); i < at(section.end); ++i) {
       const Op& op = schedule.ops[i];
-      const bool is_model =
-          op.origin.phase != Phase::recompute && schedule.parts[op.origin.part] != "router";
+      const bool is_model = op.origin.phase != Phase::recompute &&
+                            op.origin.phase != Phase::optimizer &&
+                            schedule.parts[op.origin.part] != "router";
       if (counts_all || is_model) once += by_work[at(op.work)];
     }
     sum += once * static_cast<double>(section.repeat);
@@ -30,6 +31,11 @@ Flops sum_over_step(const Schedule& schedule, const Bindings& bindings, Count co
 
 double fill_ratio(const Plan& plan) { return plan.data.load ? plan.data.load->fill_ratio : 1; }
 
+// What an op sees of a pack's `value`.
+std::int64_t part_of(double value, const Symbol& symbol) {
+  return std::llround(value / static_cast<double>(symbol.parts));
+}
+
 // What a rank has on average.
 Bindings mean_bindings(const Plan& plan, const Schedule& schedule) {
   Bindings bindings = assumed_bindings(schedule);
@@ -38,7 +44,7 @@ Bindings mean_bindings(const Plan& plan, const Schedule& schedule) {
       bindings[i] =
           std::llround(static_cast<double>(bindings[i]) / plan.strategy.routing_imbalance);
     if (schedule.symbols[i].kind == SymbolKind::sum_squared_lengths && plan.data.load)
-      bindings[i] = std::llround(plan.data.load->mean);
+      bindings[i] = part_of(plan.data.load->mean, schedule.symbols[i]);
   }
   return bindings;
 }
@@ -47,7 +53,7 @@ Bindings mean_bindings(const Plan& plan, const Schedule& schedule) {
 Bindings with_squares(const Schedule& schedule, Bindings bindings, double squares) {
   for (std::size_t i = 0; i < schedule.symbols.size(); ++i)
     if (schedule.symbols[i].kind == SymbolKind::sum_squared_lengths)
-      bindings[i] = std::llround(squares);
+      bindings[i] = part_of(squares, schedule.symbols[i]);
   return bindings;
 }
 

@@ -5,25 +5,29 @@ namespace {
 
 Json strategy_json(const Plan& plan) {
   const Strategy& s = plan.strategy;
-  return Json::object({{"engine", s.engine},
-                       {"devices", plan.devices},
-                       {"ranks", s.ranks},
-                       {"expert_parallel", s.expert_parallel},
-                       {"dispatch", dispatch_names[static_cast<std::size_t>(s.dispatch)]},
-                       {"routing_imbalance", s.routing_imbalance},
-                       {"sequence_parallel", s.sequence_parallel},
-                       {"shard_ranks", s.shard_ranks == 0 ? s.ranks : s.shard_ranks},
-                       {"reshard_after_forward", s.reshards_layers},
-                       {"pack_length", s.pack_length},
-                       {"sample_length", s.sample_length},
-                       {"gradient_accumulation", s.gradient_accumulation},
-                       {"intra_layer_micro_batches", s.intra_layer_micro_batches},
-                       {"recompute_layers", s.recompute_layers},
-                       {"swap_layers", s.swap_layers},
-                       {"swap_optimizer", s.swaps_optimizer},
-                       {"loss_chunk", s.loss_chunk},
-                       {"compute_dtype", name(s.compute_dtype)},
-                       {"fp8_products", s.has_fp8_products}});
+  return Json::object(
+      {{"engine", s.engine},
+       {"devices", plan.devices},
+       {"ranks", s.ranks},
+       {"expert_parallel", s.expert_parallel},
+       {"dispatch", dispatch_names[static_cast<std::size_t>(s.dispatch)]},
+       {"routing_imbalance", s.routing_imbalance},
+       {"sequence_parallel", s.sequence_parallel},
+       {"context_parallel", s.context_parallel},
+       {"context_exchange", context_exchange_names[static_cast<std::size_t>(s.context_exchange)]},
+       {"shard_ranks", s.shard_ranks == 0 ? s.ranks : s.shard_ranks},
+       {"reshard_after_forward", s.reshards_layers},
+       {"pack_length", s.pack_length},
+       {"sample_length", s.sample_length},
+       {"gradient_accumulation", s.gradient_accumulation},
+       {"intra_layer_micro_batches", s.intra_layer_micro_batches},
+       {"recompute_layers", s.recompute_layers},
+       {"swap_layers", s.swap_layers},
+       {"optimizer", optimizer_names[static_cast<std::size_t>(s.optimizer)]},
+       {"swap_optimizer", s.swaps_optimizer},
+       {"loss_chunk", s.loss_chunk},
+       {"compute_dtype", name(s.compute_dtype)},
+       {"fp8_products", s.has_fp8_products}});
 }
 
 // Null where all samples have one length.

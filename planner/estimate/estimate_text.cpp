@@ -35,10 +35,15 @@ std::string data_lines(const Plan& plan, const Estimate& estimate) {
 // What of the layout is not as in plain FSDP.
 std::string layout_text(const Strategy& s) {
   std::string text;
-  if (s.dispatch == Dispatch::deep_ep) text += " by deep_ep";
+  if (s.dispatch != Dispatch::all_to_all)
+    text += fmt::format(" by {}", dispatch_names[static_cast<std::size_t>(s.dispatch)]);
   if (s.routing_imbalance > 1) text += fmt::format(", routing_imbalance {}", s.routing_imbalance);
+  if (s.optimizer == Optimizer::muon) text += ", muon";
   if (s.swaps_optimizer) text += ", optimizer on the host";
   if (s.sequence_parallel > 1) text += fmt::format(", sequence_parallel {}", s.sequence_parallel);
+  if (s.context_parallel > 1)
+    text += fmt::format(", context_parallel {} by {}", s.context_parallel,
+                        context_exchange_names[static_cast<std::size_t>(s.context_exchange)]);
   if (s.replicas() > 1)
     text += fmt::format(", {} replicas of {} shards", s.replicas(), s.shard_ranks);
   if (!s.reshards_layers) text += ", layers stay gathered";

@@ -39,12 +39,14 @@ constexpr EngineRules xtuner_v1() {
   rules.hides_exchange = false;
   rules.reduces_replicas_again = true;
   rules.sends_copies = true;
+  rules.agrs_ranks = 8;  // model/moe/moe.py: as many as groups of the router, of which it has 8
   rules.runs_in_lock_step = true;
   rules.has_fp8_products = true;
   rules.splits_sequences = true;
   rules.replicates = true;
   rules.loss = LossKind::fp32_chunks;
   rules.swaps_optimizer = true;
+  rules.has_muon = true;
   rules.optimizer_copies = 2;
   rules.workspaces = xtuner_v1_workspaces;
   return rules;
@@ -52,7 +54,8 @@ constexpr EngineRules xtuner_v1() {
 
 // Source: torchtitan, parallelize_llama.py, December 2024: layers are wrapped one by one, the last
 // is not resharded, and embedding, norm and head are what the root holds, which FSDP2 never
-// reshards; gradients are reduced in fp32; the loss widens all logits.
+// reshards; gradients are reduced in fp32; the loss widens all logits. PyTorch,
+// distributed/tensor/experimental/_attention.py, for context parallelism.
 constexpr EngineRules torchtitan() {
   EngineRules rules;
   rules.name = "torchtitan";
@@ -68,6 +71,8 @@ constexpr EngineRules torchtitan() {
   rules.has_eager_kernels = true;
   rules.drops_by_op = true;
   rules.has_fp8_products = true;
+  rules.sends_copies = true;
+  rules.splits_context = true;
   rules.replicates = true;
   rules.loss = LossKind::fp32_whole;
   rules.reduce_dtype = DType::fp32;

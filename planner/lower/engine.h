@@ -42,13 +42,16 @@ struct EngineRules {
   bool drops_by_op = false;  ///< can recompute some ops of a layer
   bool reduces_replicas_again = false;  ///< HSDP: sums over replicas once more before the update
   bool sends_copies = false;            ///< can send a token once per rank: Dispatch::deep_ep
+  std::int64_t agrs_ranks = 0;          ///< that Dispatch::agrs gathers tokens of; 0: never does
   bool runs_in_lock_step = false;       ///< several packs go through each layer together
   bool has_fp8_products = false;
   bool splits_sequences = false;  ///< Ulysses
+  bool splits_context = false;    ///< context parallelism: packs are shared by tokens
   bool replicates = false;        ///< HSDP
   LossKind loss = LossKind::in_place;
   DType reduce_dtype = DType::bf16;   ///< of gradients, where the strategy does not say
   bool swaps_optimizer = false;       ///< can keep AdamW's moments on the host
+  bool has_muon = false;              ///< Muon for the matrices of layers
   std::int64_t optimizer_copies = 0;  ///< temporaries of a parameter's shard in its update
 
   /// Temporaries of one kernel call that are alive at once, appended to the list.

@@ -43,6 +43,8 @@ Lowering::Lowering(const OpGraph& graph, const Strategy& strategy, const EngineR
   const auto shard =
       strategy.shard_ranks == 0 ? world : static_cast<std::int32_t>(strategy.shard_ranks);
   shape(Group::sequence) = {static_cast<std::int32_t>(strategy.sequence_parallel), 1};
+  shape(Group::context) = {static_cast<std::int32_t>(strategy.context_parallel),
+                           static_cast<std::int32_t>(strategy.sequence_parallel)};
   shape(Group::replica) = {world / shard, shard};
   shape(Group::expert_shard) = {shard / expert, expert};
   shape(Group::shard) =
@@ -93,9 +95,10 @@ OpId Lowering::cast(const Origin& from, Extent elements, BufferId x, BufferId y,
 void Lowering::make_symbols() {
   const std::int64_t T = strategy_.pack_length, s = strategy_.sample_length;
   const std::int64_t rest = T % s;
-  const std::int64_t squares = strategy_.sum_squared_lengths;
-  sum_squared_lengths_ = build_.symbol(SymbolKind::sum_squared_lengths, -1,
-                                       squares > 0 ? squares : T / s * s * s + rest * rest);
+  const std::int64_t parts = graph_.attention_parts;
+  const std::int64_t squares = strategy_.sum_squared_lengths > 0 ? strategy_.sum_squared_lengths
+                                                                 : T / s * s * s + rest * rest;
+  sum_squared_lengths_ = build_.symbol(SymbolKind::sum_squared_lengths, -1, squares / parts, parts);
   longest_sample_ = build_.symbol(SymbolKind::longest_sample, -1, std::min(s, T));
   if (strategy_.expert_parallel == 1) return;
   const std::int64_t rows =
@@ -148,13 +151,14 @@ void Lowering::prepare() {
   build_.end_section(1, origin(Phase::prepare, StepPart::section));
 }
 
-// AdamW on one flat. Moments that wait in host memory are fetched for it and written back, and
-// nothing of it overlaps the next flat's.
+// AdamW on one flat, or on what Muon leaves of it. Moments that wait in host memory are fetched for
+// it and written back, and nothing of it overlaps the next flat's.
 //
 // Source: XTuner V1 (InternLM/xtuner, b934f4620), optim/, SwapAdamW: one parameter after the other
 void Lowering::update(UnitFlat& flat) {
+  if (flat.adamw_elements == 0) return;
   const Flat stored = build_.draft().flats[static_cast<std::size_t>(flat.flat)];
-  const Extent n = flat.shard_elements;
+  const Extent n = flat.adamw_elements;
   const Origin from{Phase::optimizer, build_.part(stored.name)};
   op(Kernel::clip, from, {n}, {build_.draft().batch.grad_norm}, {flat.gradient_shard});
   Work work;
@@ -162,8 +166,10 @@ void Lowering::update(UnitFlat& flat) {
   work.extents[0] = n;
   workspaces_.clear();
   rules_.workspaces(work, workspaces_);
+  const std::int64_t largest =
+      std::min(flat.layout->largest_piece / group_size(flat.group), flat.adamw_elements);
   for (std::int64_t copy = 0; copy < rules_.optimizer_copies; ++copy)
-    workspaces_.push_back({{flat.layout->largest_piece / group_size(flat.group), 1, 1}});
+    workspaces_.push_back({{largest, 1, 1}});
   const std::array<BufferId, 2> moments{fetched(stored.exp_avg, from),
                                         fetched(stored.exp_avg_sq, from)};
   const std::array<BufferId, 1> inputs{flat.gradient_shard};
@@ -218,6 +224,7 @@ void Lowering::optimize() {
   op(Kernel::all_reduce, origin(Phase::optimizer, StepPart::norm), {2}, {}, {scalars_},
      Lane::reduce_scatter, Group::world);
   pending_swap_ = no_op;
+  if (strategy_.optimizer == Optimizer::muon) update_by_muon();
   for (FsdpUnit& unit : units_)
     for (UnitFlat& flat : unit.flats) update(flat);
   build_.end_section(1, origin(Phase::optimizer, StepPart::section));
@@ -244,6 +251,8 @@ GraphOptions graph_options(const Strategy& strategy) {
   options.expert_parallel = strategy.expert_parallel;
   options.dispatch = strategy.dispatch;
   options.sequence_parallel = strategy.sequence_parallel;
+  options.context_parallel = strategy.context_parallel;
+  options.context_exchange = strategy.context_exchange;
   options.has_fp8_products = strategy.has_fp8_products;
   options.hides_exchange = rules->hides_exchange;
   options.fuses_gate_up = rules->fuses_gate_up;

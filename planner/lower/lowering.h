@@ -20,7 +20,8 @@ struct UnitFlat {
   const FlatLayout* layout = nullptr;
   Group group = Group::shard;
   std::int64_t shard_elements = 0;
-  std::int32_t flat = 0;  ///< index into Schedule::flats
+  std::int64_t adamw_elements = 0;  ///< of the shard, those that AdamW updates
+  std::int32_t flat = 0;            ///< index into Schedule::flats
   BufferId gathered = no_buffer;
   BufferId received = no_buffer;  ///< gathered, but not copied out yet
   BufferId gradient = no_buffer;
@@ -63,6 +64,27 @@ struct MicroBatch {
   BufferId gradient = no_buffer;  ///< of the input of the layer run backward last
 };
 
+/// How a rank comes by a whole matrix to orthogonalise: it has some; a few ranks gather one that
+/// they share; each exchanges its parts of as many as there are ranks for one of them; or all
+/// gather all and sum what each makes of one.
+enum class MuonRoute : std::uint8_t { local, gather, exchange, gather_and_sum };
+
+/// Matrices of one shape that Muon updates together. A tensor of experts is one matrix of as many
+/// blocks, each orthogonalised on its own.
+struct MuonBatch {
+  std::vector<UnitFlat*> flats;  ///< one per matrix
+  std::int64_t block_rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t blocks = 1;  ///< of a matrix
+  Group shard = Group::shard;
+  Group within = Group::none;  ///< ranks that share a block of experts
+
+  MuonRoute route = MuonRoute::local;
+  std::int64_t shard_elements = 0;  ///< of all its matrices
+  std::int64_t blocks_here = 1;     ///< that a rank orthogonalises
+  BufferId update = no_buffer;      ///< as it stands: of shards, or of whole matrices
+};
+
 /// Parts of a step that are not of the model.
 enum class StepPart : std::uint8_t {
   scalars,
@@ -80,13 +102,14 @@ enum class StepPart : std::uint8_t {
   lm_head,
   rescale,
   replicas,
-  norm
+  norm,
+  muon
 };
 
-inline constexpr std::array<std::string_view, 16> step_part_names = {
+inline constexpr std::array<std::string_view, 17> step_part_names = {
     "scalars",  "valid_tokens", "section",        "rope_table", "swap",       "all_gather",
     "copy_out", "padding",      "reduce_scatter", "copy_in",    "accumulate", "final_norm",
-    "lm_head",  "rescale",      "replicas",       "norm"};
+    "lm_head",  "rescale",      "replicas",       "norm",       "muon"};
 
 /// Writes one step.
 class Lowering {
@@ -98,7 +121,7 @@ class Lowering {
   // units.cpp: flat buffers, gathers, reductions
   void make_units();
   FsdpUnit make_unit(PreparedBlock& block, std::int16_t layer, std::string_view label);
-  UnitFlat make_flat(const FlatLayout& layout, Group group, std::string name);
+  UnitFlat make_flat(const FsdpUnit& unit, const FlatLayout& layout, Group group, std::string name);
   void place(const FsdpUnit& unit, const UnitFlat& flat);
   void gather(FsdpUnit& unit, Phase phase);
   void gather_flat(const FsdpUnit& unit, UnitFlat& flat, Phase phase);
@@ -169,6 +192,28 @@ class Lowering {
   void update(UnitFlat& flat);
   BufferId fetched(BufferId moment, const Origin& origin);
   OpId write_back(BufferId copy, BufferId moment, const Origin& origin);
+
+  // muon.cpp: matrices of layers, where Muon updates them
+  bool is_of_muon(const FsdpUnit& unit, const GraphParameter& parameter) const;
+  std::int64_t adamw_elements(const FsdpUnit& unit, const UnitFlat& flat);
+  std::vector<MuonBatch> muon_matrices();
+  std::vector<MuonBatch> muon_batches();
+  void choose_route(MuonBatch& batch);
+  void update_by_muon();
+  void begin(MuonBatch& batch);
+  void orthogonalise(MuonBatch& batch);
+  void apply(const MuonBatch& batch);
+  void take_momentum(MuonBatch& batch);
+  void sum_of_all(MuonBatch& batch);
+  void exchange_update(MuonBatch& batch, Kernel kernel, Group over, std::int64_t elements);
+  BufferId newton_schulz(const MuonBatch& batch, BufferId x);
+  BufferId product(const MuonBatch& batch, const std::array<std::int64_t, 3>& shape, BufferId a,
+                   BufferId b);
+  BufferId muon_buffer(std::int64_t elements, DType dtype = DType::bf16);
+  void pass(std::span<const BufferId> inputs, std::span<const BufferId> outputs,
+            std::int64_t elements, std::int64_t bytes_each);
+  BufferId passed(std::initializer_list<BufferId> inputs, std::int64_t elements,
+                  std::int64_t bytes_each);
 
   // One op with everything spelt out.
   OpId op(const Work& work, const Origin& origin, std::initializer_list<BufferId> inputs,

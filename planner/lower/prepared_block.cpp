@@ -52,6 +52,19 @@ std::vector<std::size_t> positions(const std::vector<GraphOp>& ops, Kernel kerne
   return found;
 }
 
+// What brings tokens to experts on other ranks, and back.
+std::vector<std::size_t> exchanges_of_tokens(const std::vector<GraphOp>& ops) {
+  std::vector<std::size_t> found;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    const Work& work = ops[i].work;
+    const bool carries_tokens = work.kernel == Kernel::all_to_all ||
+                                work.kernel == Kernel::all_gather ||
+                                work.kernel == Kernel::reduce_scatter;
+    if (carries_tokens && work.group == Group::expert) found.push_back(i);
+  }
+  return found;
+}
+
 // Attention and permutation; dispatch and experts; combination on the link; the rest.
 //
 // Source: XTuner V1 (InternLM/xtuner, b934f4620), _micro_batch_forward of the MoE decoder layer
@@ -60,10 +73,11 @@ std::vector<std::size_t> forward_turns(const std::vector<GraphOp>& ops) {
   const auto permute = positions(ops, Kernel::permute);
   const auto unpermute = positions(ops, Kernel::unpermute);
   const auto counts = positions(ops, Kernel::exchange_counts);
-  const auto exchanges = positions(ops, Kernel::all_to_all);
-  if (!counts.empty()) {
-    ends = {counts.front(), exchanges.back()};
-    ends.push_back(unpermute.empty() ? exchanges.back() + 1 : unpermute.front());
+  const auto exchanges = exchanges_of_tokens(ops);
+  if (!exchanges.empty()) {
+    const bool sums_after = !unpermute.empty() && unpermute.front() > exchanges.back();
+    ends = {counts.empty() ? exchanges.front() : counts.front(), exchanges.back()};
+    ends.push_back(sums_after ? unpermute.front() : exchanges.back() + 1);
   } else if (!permute.empty()) {
     ends = {permute.front() + 1, unpermute.front()};
   }
@@ -77,7 +91,7 @@ std::vector<std::size_t> backward_turns(const std::vector<GraphOp>& ops) {
   std::vector<std::size_t> ends;
   const auto unpermute = positions(ops, Kernel::unpermute_backward);
   const auto permute = positions(ops, Kernel::permute_backward_add);
-  const auto exchanges = positions(ops, Kernel::all_to_all);
+  const auto exchanges = exchanges_of_tokens(ops);
   if (!exchanges.empty()) {
     for (const std::size_t exchange : exchanges) ends.push_back(exchange + 1);
   } else if (!unpermute.empty()) {

@@ -7,20 +7,22 @@
 
 namespace xt {
 
-UnitFlat Lowering::make_flat(const FlatLayout& layout, Group group, std::string name) {
+UnitFlat Lowering::make_flat(const FsdpUnit& unit, const FlatLayout& layout, Group group,
+                             std::string name) {
   UnitFlat flat;
   flat.layout = &layout;
   flat.group = group;
   flat.shard_elements = layout.elements / group_size(group);
   std::vector<Flat>& flats = build_.draft().flats;
   flat.flat = static_cast<std::int32_t>(flats.size());
-  const auto shard = [&](MemoryCategory category, Space space) {
-    return build_.resident({{flat.shard_elements, 1, 1}, DType::fp32, category, space});
+  flat.adamw_elements = adamw_elements(unit, flat);
+  const auto shard = [&](std::int64_t n, MemoryCategory category, Space space) {
+    return build_.resident({{n, 1, 1}, DType::fp32, category, space});
   };
   const Space moments = strategy_.swaps_optimizer ? Space::host : Space::device;
-  const BufferId parameter = shard(MemoryCategory::parameters, Space::device);
-  const BufferId exp_avg = shard(MemoryCategory::optimizer, moments);
-  const BufferId exp_avg_sq = shard(MemoryCategory::optimizer, moments);
+  const BufferId parameter = shard(flat.shard_elements, MemoryCategory::parameters, Space::device);
+  const BufferId exp_avg = shard(flat.shard_elements, MemoryCategory::optimizer, moments);
+  const BufferId exp_avg_sq = shard(flat.adamw_elements, MemoryCategory::optimizer, moments);
   flats.push_back({std::move(name), group, layout.elements, parameter, exp_avg, exp_avg_sq});
   return flat;
 }
@@ -47,9 +49,9 @@ FsdpUnit Lowering::make_unit(PreparedBlock& block, std::int16_t layer, std::stri
   unit.layer = layer;
   const auto& [dense, experts] = block.layouts;
   const std::string name = layer < 0 ? std::string(label) : fmt::format("{} {}", label, layer);
-  if (!dense.is_empty()) unit.flats.push_back(make_flat(dense, Group::shard, name));
+  if (!dense.is_empty()) unit.flats.push_back(make_flat(unit, dense, Group::shard, name));
   if (!experts.is_empty())
-    unit.flats.push_back(make_flat(experts, Group::expert_shard, name + " experts"));
+    unit.flats.push_back(make_flat(unit, experts, Group::expert_shard, name + " experts"));
   for (const UnitFlat& flat : unit.flats) place(unit, flat);
   return unit;
 }

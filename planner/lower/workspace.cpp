@@ -25,7 +25,7 @@ void attention_workspaces(const Work& work, int blocks, std::vector<WorkspaceSpe
 
 void xt_run_workspaces(const Work& work, std::vector<WorkspaceSpec>& list) {
   const auto& e = work.extents;
-  const Shape queries{e[0], e[1], e[3]}, keys{e[0], e[2], e[3]};
+  const Shape queries{e[0], e[1], e[3]}, keys{e[6], e[2], e[3]};
   switch (work.kernel) {
     case Kernel::matmul:
     case Kernel::matmul_input_backward:
@@ -90,6 +90,7 @@ void xt_run_workspaces(const Work& work, std::vector<WorkspaceSpec>& list) {
     case Kernel::all_reduce:
     case Kernel::exchange_counts:
     case Kernel::exchange_heads:
+    case Kernel::send_receive:
     case Kernel::all_to_all:
     case Kernel::copy_to_host:
     case Kernel::copy_to_device:

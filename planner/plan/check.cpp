@@ -22,8 +22,13 @@ class Checks {
  private:
   void check_experts();
   void check_engine();
+  void check_optimizer();
+  void check_dispatch();
+  void check_agrs();
   void check_sequence();
   void check_kernels();
+  void check_context();
+  void check_context_lengths();
   void check_node(std::string_view field, std::int64_t ranks, std::optional<bool> may_leave,
                   std::string_view what);
   void check_shards();
@@ -85,25 +90,18 @@ void Checks::check_engine() {
     request_.problem("intra_layer_micro_batches",
                      fmt::format("{} does not run packs in lock-step", rules_.name),
                      "engine xtuner_v1 does; gradient_accumulation runs packs one after the other");
-  if (s.dispatch == Dispatch::deep_ep && !rules_.sends_copies)
-    request_.problem("dispatch", fmt::format("{} sends a row per expert", rules_.name),
-                     "engine xtuner_v1 can send a token per rank");
-  if (s.dispatch == Dispatch::deep_ep && s.expert_parallel == 1)
-    request_.problem("dispatch", "every rank has all experts, so nothing is sent",
-                     "set expert_parallel, or leave it out");
+  check_dispatch();
   if (s.intra_layer_micro_batches > 1 && !plan_.architecture.is_moe())
     request_.problem("intra_layer_micro_batches",
                      fmt::format("{} does not run dense models in lock-step", rules_.name),
                      "gradient_accumulation runs packs one after the other");
-  if (s.swaps_optimizer && !rules_.swaps_optimizer)
-    request_.problem("swap_optimizer",
-                     fmt::format("{} keeps the optimizer on the device", rules_.name),
-                     "engine xtuner_v1 can swap it");
+  check_optimizer();
   if (s.has_fp8_products && !rules_.has_fp8_products)
     request_.problem("fp8_products", fmt::format("{} has no products in fp8", rules_.name),
                      "engine xtuner_v1 has");
   check_sequence();
   check_kernels();
+  check_context();
   if (s.shard_ranks == 0) return;
   if (!rules_.replicates)
     request_.problem("shard_ranks", fmt::format("{} does not replicate parameters", rules_.name),
@@ -127,6 +125,58 @@ void Checks::check_kernels() {
                      fmt::format("{} has {} positions, samples have {} tokens", plan_.model_name,
                                  a.max_position_embeddings, s.sample_length),
                      "set sample_length");
+}
+
+void Checks::check_optimizer() {
+  const Strategy& s = plan_.strategy;
+  if (s.swaps_optimizer && !rules_.swaps_optimizer)
+    request_.problem("swap_optimizer",
+                     fmt::format("{} keeps the optimizer on the device", rules_.name),
+                     "engine xtuner_v1 can swap it");
+  if (s.optimizer != Optimizer::muon) return;
+  if (!rules_.has_muon)
+    request_.problem("optimizer", fmt::format("{} has no Muon", rules_.name),
+                     "engine xtuner_v1 has");
+  if (s.swaps_optimizer)
+    request_.problem("swap_optimizer", "Muon keeps its momentum on the device", "leave it out");
+  if (!plan_.profile.peak(DType::bf16))
+    request_.problem("optimizer", fmt::format("{} has no products in bf16, which Muon needs",
+                                              plan_.machine_name));
+}
+
+void Checks::check_dispatch() {
+  const Strategy& s = plan_.strategy;
+  if (s.dispatch == Dispatch::all_to_all) return;
+  if (s.expert_parallel == 1)
+    request_.problem("dispatch", "every rank has all experts, so nothing is sent",
+                     "set expert_parallel, or leave it out");
+  const bool has_it = s.dispatch == Dispatch::deep_ep ? rules_.sends_copies : rules_.agrs_ranks > 0;
+  if (!has_it) {
+    request_.problem("dispatch", fmt::format("{} sends a row per expert", rules_.name),
+                     "engine xtuner_v1 can send a token per rank, or gather all tokens");
+  } else if (s.dispatch == Dispatch::agrs && s.expert_parallel > 1) {
+    check_agrs();
+  }
+}
+
+// The router has one group of experts per rank and chooses equally many experts in each.
+void Checks::check_agrs() {
+  const Strategy& s = plan_.strategy;
+  const std::int64_t ranks = rules_.agrs_ranks, top_k = plan_.architecture.num_experts_per_tok;
+  if (s.expert_parallel != ranks)
+    request_.problem(
+        "dispatch",
+        fmt::format("agrs gathers the tokens of {} ranks, not of {}", ranks, s.expert_parallel),
+        fmt::format("set expert_parallel to {}", ranks));
+  if (plan_.architecture.is_moe() && top_k != ranks)
+    request_.problem("dispatch",
+                     fmt::format("agrs needs a token to have an expert on each of {} ranks, but {} "
+                                 "routes it to {}",
+                                 ranks, plan_.model_name, top_k));
+  if (s.routing_imbalance != 1)
+    request_.problem("routing_imbalance",
+                     "agrs brings every rank equally many rows, whatever the router chooses",
+                     "leave it out");
 }
 
 void Checks::check_sequence() {
@@ -154,11 +204,62 @@ void Checks::check_sequence() {
   check_node("sequence_parallel", sp, from_.sequence_parallel_across_nodes, "heads");
 }
 
+void Checks::check_context() {
+  const Strategy& s = plan_.strategy;
+  const std::int64_t cp = s.context_parallel;
+  if (cp == 1) {
+    if (from_.context_exchange)
+      request_.problem("context_exchange", "every rank has all keys, so nothing is exchanged",
+                       "set context_parallel, or leave it out");
+    return;
+  }
+  if (!rules_.splits_context)
+    request_.problem("context_parallel",
+                     fmt::format("{} does not split a pack by tokens", rules_.name),
+                     "engine torchtitan does; sequence_parallel of xtuner_v1 splits it by heads");
+  if (s.ranks % s.ranks_of_pack() != 0)
+    request_.problem("context_parallel",
+                     fmt::format("{} ranks are not divisible by {}", s.ranks, s.ranks_of_pack()));
+  if (plan_.architecture.has_mla())
+    request_.problem("context_parallel",
+                     fmt::format("{} does not split latent attention over ranks", rules_.name));
+  check_context_lengths();
+  check_node("context_parallel", s.ranks_of_pack(), from_.context_parallel_across_nodes,
+             "keys and values");
+}
+
+// A rank takes two pieces of every sample.
+void Checks::check_context_lengths() {
+  const Strategy& s = plan_.strategy;
+  const std::int64_t pieces = 2 * s.context_parallel;
+  const auto* fixed = std::get_if<FixedLength>(&plan_.data.lengths.shape);
+  if (fixed == nullptr) {
+    request_.problem("context_parallel",
+                     "samples of different lengths do not divide over ranks by tokens",
+                     "give one sample_length");
+    return;
+  }
+  const auto check_length = [&](std::string_view what, std::int64_t tokens) {
+    if (tokens % pieces != 0)
+      request_.problem("context_parallel",
+                       fmt::format("{} of {} tokens are not divisible into {} pieces for {} ranks",
+                                   what, tokens, pieces, s.context_parallel));
+  };
+  check_length("packs", s.pack_length);
+  if (fixed->tokens != s.pack_length) check_length("samples", fixed->tokens);
+}
+
 void Checks::check_shards() {
   const Strategy& s = plan_.strategy;
   if (s.ranks % s.shard_ranks != 0)
     request_.problem("shard_ranks",
                      fmt::format("{} ranks are not divisible by {}", s.ranks, s.shard_ranks));
+  if (s.shard_ranks % s.context_parallel != 0)
+    request_.problem(
+        "shard_ranks",
+        fmt::format("{} ranks that share parameters are not divisible by {} that share "
+                    "a pack",
+                    s.shard_ranks, s.context_parallel));
   if (s.expert_parallel > 1)
     request_.problem("shard_ranks", "parameters cannot be replicated where experts are spread",
                      "leave out shard_ranks, or set expert_parallel to 1");
@@ -193,10 +294,13 @@ void Checks::check_groups() {
   const auto expert = static_cast<std::int32_t>(plan_.strategy.expert_parallel);
   const auto replicas = static_cast<std::int32_t>(plan_.strategy.replicas());
   const auto sequence = static_cast<std::int32_t>(plan_.strategy.sequence_parallel);
-  if (expert < 1 || world % expert != 0 || replicas < 1 || world % sequence != 0) return;
+  const auto context = static_cast<std::int32_t>(plan_.strategy.context_parallel);
+  if (expert < 1 || world % expert != 0 || replicas < 1 || world % (sequence * context) != 0)
+    return;
   for (const GroupShape group :
        {GroupShape{world, 1}, GroupShape{expert, 1}, GroupShape{world / expert, expert},
-        GroupShape{replicas, world / replicas}, GroupShape{sequence, 1}})
+        GroupShape{replicas, world / replicas}, GroupShape{sequence, 1},
+        GroupShape{context, sequence}})
     if (!covers(plan_.profile, group)) {
       request_.problem("devices", fmt::format("{} says nothing of collectives over {} ranks",
                                               plan_.machine_name, group.size));

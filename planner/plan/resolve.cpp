@@ -139,9 +139,12 @@ void Resolver::choose_counts() {
   s.dispatch = from_.dispatch.value_or(Dispatch::all_to_all);
   s.routing_imbalance = from_.routing_imbalance.value_or(1);
   s.sequence_parallel = from_.sequence_parallel.value_or(1);
+  s.context_parallel = from_.context_parallel.value_or(1);
+  s.context_exchange = from_.context_exchange.value_or(ContextExchange::all_gather);
   s.shard_ranks = from_.shard_ranks.value_or(0) == s.ranks ? 0 : from_.shard_ranks.value_or(0);
   s.reshards_layers = from_.reshard_after_forward.value_or(true);
   plan_.seed = from_.seed.value_or(0);
+  s.optimizer = from_.optimizer.value_or(Optimizer::adamw);
   s.swaps_optimizer = from_.swap_optimizer.value_or(false);
   s.has_fp8_products = from_.fp8_products.value_or(false);
   s.compute_dtype = from_.compute_dtype.value_or(rules_->compute_dtype);

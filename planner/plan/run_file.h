@@ -14,7 +14,7 @@
 #include "costmodel/packing/length_distribution.h"
 #include "costmodel/packing/packs.h"
 #include "planner/plan/choice.h"
-#include "planner/recompute_ops.h"
+#include "planner/strategy.h"
 
 namespace xt {
 
@@ -37,6 +37,9 @@ struct RunFile {
   std::optional<double> routing_imbalance;
   std::optional<std::int64_t> sequence_parallel;
   std::optional<bool> sequence_parallel_across_nodes;
+  std::optional<std::int64_t> context_parallel;
+  std::optional<ContextExchange> context_exchange;
+  std::optional<bool> context_parallel_across_nodes;
   std::optional<std::int64_t> shard_ranks;
   std::optional<bool> reshard_after_forward;
   std::optional<std::int64_t> pack_length;
@@ -49,6 +52,7 @@ struct RunFile {
   std::optional<Choice> recompute;
   std::optional<RecomputeOps> recompute_ops;
   std::optional<Choice> swap;
+  std::optional<Optimizer> optimizer;
   std::optional<bool> swap_optimizer;
   std::optional<Choice> loss_chunk;
   std::optional<double> learning_rate;
@@ -71,11 +75,25 @@ struct RunFile {
 
  private:
   template <typename Archive>
+  void describe_context(Archive& archive) {
+    archive
+        .field("context_parallel", context_parallel,
+               "Ranks that share a pack by tokens (default 1)")
+        .at_least(1)
+        .at_most(1'000'000);
+    archive.field("context_exchange", context_exchange,
+                  "all_gather collects keys and values before attention, ring passes them on while "
+                  "it runs (default all_gather)");
+    archive.field("context_parallel_across_nodes", context_parallel_across_nodes,
+                  "true allows keys and values to be exchanged between nodes");
+  }
+  template <typename Archive>
   void describe_step(Archive& archive) {
     archive.field("model", model, "Name in configs/models, or a config.json");
     archive.field("machine", machine, "Name in profiles, or a profile");
     archive.field("overlay", overlay, "Calibration to lay over the machine's profile");
-    archive.field("engine", engine, "Whose step it is: xt_run or xtuner_v1 (default xt_run)");
+    archive.field("engine", engine,
+                  "Whose step it is: xt_run, xtuner_v1 or torchtitan (default xt_run)");
     archive.field("compute_dtype", compute_dtype, "fp32, bf16 or fp16 (default: the engine's)");
     archive.field("fp8_products", fp8_products,
                   "true: linear layers and experts multiply, and are gathered, in fp8");
@@ -96,18 +114,20 @@ struct RunFile {
                   "true allows experts to be spread over nodes");
     archive.field(
         "dispatch", dispatch,
-        "all_to_all sends a row per expert, deep_ep a token per rank (default all_to_all)");
+        "all_to_all sends a row per expert, deep_ep a token per rank, agrs gathers all tokens "
+        "(default all_to_all)");
     archive
         .field("routing_imbalance", routing_imbalance,
                "Rows of the fullest rank over the mean of the ranks (default 1)")
         .at_least(1.0);
     archive
         .field("sequence_parallel", sequence_parallel,
-               "Ranks that share a pack: Ulysses (default 1)")
+               "Ranks that share a pack by heads: Ulysses (default 1)")
         .at_least(1)
         .at_most(1'000'000);
     archive.field("sequence_parallel_across_nodes", sequence_parallel_across_nodes,
                   "true allows a pack to be spread over nodes");
+    describe_context(archive);
     archive
         .field("shard_ranks", shard_ranks,
                "Ranks that share parameters, repeated: HSDP (default all)")
@@ -140,6 +160,8 @@ struct RunFile {
                   "Of those layers: all, or norms, activations, attention, products, experts, "
                   "every_second_product joined by + (default all)");
     archive.field("swap", swap, "none, all, auto or so many layers (default none)");
+    archive.field("optimizer", optimizer,
+                  "adamw, or muon for the matrices of layers (default adamw)");
     archive.field("swap_optimizer", swap_optimizer,
                   "true: AdamW's moments wait in host memory (default false)");
     archive.field("loss_chunk", loss_chunk, "none, auto or so many tokens (default auto)");

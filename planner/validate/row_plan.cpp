@@ -39,6 +39,10 @@ const EngineOfFramework* engine_of(const PublishedRow& row) {
   return nullptr;
 }
 
+bool notes_say(const PublishedRow& row, std::string_view phrase) {
+  return row.notes.find(phrase) != std::string::npos;
+}
+
 // The profile of a row's machine.
 std::string profile_name(const PublishedRow& row) {
   return row.machine == two_die_package ? "ascend_a3" : row.machine;
@@ -84,6 +88,11 @@ bool swaps(const PublishedRow& row) {
   return row.model.is_moe() || engine_named(engine_of(row)->engine)->swaps_dense;
 }
 
+// Whether the engine of `row` shares a sequence as the row does: `cp` also stands for Ulysses.
+bool splits(const PublishedRow& row) {
+  return !notes_say(row, "Ulysses") && engine_named(engine_of(row)->engine)->splits_context;
+}
+
 // What a row has that no plan has. `what` is followed by what `of` gives, where there is one.
 struct Refusal {
   std::string_view what;
@@ -100,7 +109,8 @@ constexpr std::array<Refusal, 14> refusals = {{
     {"pipeline parallelism", [](const PublishedRow& row) { return row.parallel.pp > 1; }},
     {"tensor parallelism",
      [](const PublishedRow& row) { return row.parallel.tp > 1 || row.parallel.etp > 1; }},
-    {"context parallelism", [](const PublishedRow& row) { return row.parallel.cp > 1; }},
+    {"context parallelism",
+     [](const PublishedRow& row) { return row.parallel.cp > 1 && !splits(row); }},
     {"ZeRO stage 0 or 1", [](const PublishedRow& row) { return row.parallel.zero < 2; }},
     {"sliding windows",
      [](const PublishedRow& row) { return row.model.sliding_window.has_value(); }},
@@ -147,10 +157,6 @@ std::int64_t liger_chunk(const PublishedRow& row) {
   return static_cast<std::int64_t>(std::bit_ceil(least));
 }
 
-bool notes_say(const PublishedRow& row, std::string_view phrase) {
-  return row.notes.find(phrase) != std::string::npos;
-}
-
 // The loss has no field: where it is not whole, the notes say so. Eight chunks of the tokens are
 // torchtitan's default.
 //
@@ -191,6 +197,11 @@ Flags layout_flags(const PublishedRow& row, const Profile& profile) {
                  {"expert_parallel", std::to_string(parallel.ep)},
                  {"expert_parallel_across_nodes", "true"},
                  {"reshard_after_forward", parallel.zero == 3 ? "true" : "false"}};
+  if (parallel.cp > 1) {
+    flags.emplace_back("context_parallel", std::to_string(parallel.cp));
+    flags.emplace_back("context_parallel_across_nodes", "true");
+    flags.emplace_back("context_exchange", "ring");
+  }
   if (parallel.dp_replicate > 1)
     flags.emplace_back("shard_ranks", std::to_string(ranks / parallel.dp_replicate));
   if (parallel.ep > 1 && row.framework.find("DeepEP") != std::string::npos)

@@ -124,6 +124,27 @@ TEST(LockStep, TakesTheSameTurnsWhenTokensAreSentOncePerRank) {
   EXPECT_EQ(verify(schedule), std::vector<std::string>{});
 }
 
+TEST(LockStep, TakesTheSameTurnsWhenAllTokensAreGathered) {
+  const Schedule schedule =
+      estimate(plan_with({{"intra_layer_micro_batches", "2"}, {"dispatch", "agrs"}})).schedule;
+  const auto order = [&](Phase phase) {
+    std::string text;
+    for (const Op& op : schedule.ops) {
+      const Work& work = schedule.work(op);
+      const bool carries =
+          work.kernel == Kernel::all_gather || work.kernel == Kernel::reduce_scatter;
+      if (op.origin.phase == phase && op.origin.layer == 3 && carries &&
+          work.group == Group::expert)
+        text += fmt::format("{}{} ", schedule.parts[op.origin.part] == "dispatch" ? 'D' : 'C',
+                            op.origin.chunk);
+    }
+    return text;
+  };
+  EXPECT_EQ(order(Phase::forward), "D0 D1 C0 C1 ");
+  EXPECT_EQ(order(Phase::backward), "C1 C0 D1 D0 ");
+  EXPECT_EQ(verify(schedule), std::vector<std::string>{});
+}
+
 TEST(LockStep, SchedulesOfAnyNumberOfMicroBatchesObeyTheRules) {
   for (const int packs : {2, 3, 4}) {
     const Schedule schedule = estimate(lock_step(packs)).schedule;

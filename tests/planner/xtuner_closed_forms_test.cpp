@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "costmodel/cost/demand.h"
 #include "costmodel/ir/memory.h"
 #include "planner/estimate/estimate.h"
 #include "tests/planner/plans.h"
@@ -125,6 +126,66 @@ TEST(XtunerV1, DeepEpSendsATokenOncePerRankAndExposesLess) {
   EXPECT_NEAR(sent(once) / sent(all), 8 * (1 - std::pow(7.0 / 8, 8)) / 8, 1e-3);
   EXPECT_LT(once.account.step, all.account.step);
   EXPECT_EQ(once.model_flops, all.model_flops);
+}
+
+// Bytes that collectives of `kernel` over ranks that share experts send in `phase`, per rank.
+double sent_to_experts(const Estimate& answer, Kernel kernel, Phase phase) {
+  double bytes = 0;
+  for (const Op& op : answer.schedule.ops) {
+    const Work& work = answer.schedule.work(op);
+    if (work.kernel != kernel || work.group != Group::expert || op.origin.phase != phase) continue;
+    bytes +=
+        static_cast<double>(memory_traffic(work, assumed_bindings(answer.schedule)).value) * 7 / 8;
+  }
+  return bytes;
+}
+
+// Source: XTuner V1, module/dispatcher/agrs.py: of T tokens of width E on each of 8 ranks, (8 -
+// 1)·T·E elements of 2 bytes are gathered and as many reduced, with 8 of each token's 8-byte
+// indices and 4-byte weights exchanged; the backward pass gathers and reduces once more
+TEST(XtunerV1, AgrsGathersAllTokensAndReducesWhatExpertsMakeOfThem) {
+  const std::int64_t T = 4096, E = 2048, layers = 48;
+  const Flags flags = {{"model", "qwen3_30b_a3b"},
+                       {"expert_parallel", "8"},
+                       {"loss_chunk", "1024"},
+                       {"pack_length", "4096"}};
+  const Estimate rows = estimate_of(flags),
+                 tokens = estimate_of(test::with(flags, {{"dispatch", "agrs"}}));
+  const auto all = static_cast<double>(layers * 7 * T * E * 2);
+  EXPECT_NEAR(sent_to_experts(tokens, Kernel::all_gather, Phase::forward) / all, 1, 1e-9);
+  EXPECT_NEAR(sent_to_experts(tokens, Kernel::reduce_scatter, Phase::forward) / all, 1, 1e-9);
+  EXPECT_NEAR(sent_to_experts(tokens, Kernel::all_gather, Phase::backward) / all, 1, 1e-9);
+  EXPECT_NEAR(sent_to_experts(tokens, Kernel::reduce_scatter, Phase::backward) / all, 1, 1e-9);
+  const auto choices = static_cast<double>(layers * T * 8 * (8 + 4)) * 7 / 8;
+  EXPECT_NEAR(sent_to_experts(tokens, Kernel::all_to_all, Phase::forward) / choices, 1, 1e-9);
+  EXPECT_EQ(sent_to_experts(tokens, Kernel::all_to_all, Phase::backward), 0);
+  EXPECT_EQ(tokens.model_flops, rows.model_flops);
+}
+
+// A rank has 8·T·8/8 rows, as with a balanced router, but no host waits for their number, and no
+// row is copied on its way beside the permutation.
+TEST(XtunerV1, AgrsKnowsItsRowsBeforehand) {
+  const Flags flags = {{"model", "qwen3_30b_a3b"},
+                       {"expert_parallel", "8"},
+                       {"loss_chunk", "1024"},
+                       {"recompute", "none"}};
+  const Estimate rows = estimate_of(flags),
+                 tokens = estimate_of(test::with(flags, {{"dispatch", "agrs"}}));
+  for (const Op& op : tokens.schedule.ops) {
+    const Work& work = tokens.schedule.work(op);
+    EXPECT_NE(work.kernel, Kernel::bind_rows);
+    if (kernel_class(work.kernel) != KernelClass::grouped_matrix) continue;
+    EXPECT_EQ(work.extents[0].code, 4096 * 8);
+  }
+  const auto kept = [](const Estimate& answer) {
+    return bytes(memory_peak_in(answer.schedule, assumed_bindings(answer.schedule), Space::device,
+                                Phase::loss)
+                     .by_category[static_cast<std::size_t>(MemoryCategory::saved_activations)]);
+  };
+  // The other dispatch keeps rows as they come back, rows as they arrived, and weights; this one
+  // the experts' output, rows, and the weights that arrived: as much, but for counts of 16 experts
+  // instead of twice 128.
+  EXPECT_EQ(kept(tokens) - kept(rows), 48.0 * (16 - 2 * 128) * 8);
 }
 
 TEST(XtunerV1, ReplicasDivideTheShardsAndAddAnAllReducePerGradientShard) {

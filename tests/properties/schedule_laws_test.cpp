@@ -81,6 +81,19 @@ TEST(ScheduleLaws, RecomputeSwapAndChunkChangeNoModelFlops) {
   });
 }
 
+TEST(ScheduleLaws, RanksThatShareAPackByTokensTogetherDoWhatOneDoesAlone) {
+  for_each_case(20, [](const Case& drawn) {
+    if (drawn.strategy.context_parallel == 1) return;
+    Case alone = drawn;
+    alone.strategy.context_parallel = 1;
+    const Schedule a = drawn.schedule(), b = alone.schedule();
+    EXPECT_NEAR(model_flops(a, assumed_bindings(a)).value *
+                    static_cast<double>(drawn.strategy.context_parallel),
+                model_flops(b, assumed_bindings(b)).value, 1.0)
+        << drawn.text();
+  });
+}
+
 TEST(ScheduleLaws, AccumulationMultipliesFlops) {
   for_each_case(20, [](const Case& drawn) {
     Case once = drawn;
@@ -94,7 +107,7 @@ TEST(ScheduleLaws, AccumulationMultipliesFlops) {
   });
 }
 
-TEST(ScheduleLaws, WithoutRecomputeHardwareFlopsDifferOnlyByRouterAndAttention) {
+TEST(ScheduleLaws, WithoutRecomputeHardwareFlopsDifferOnlyByRouterAttentionAndOptimizer) {
   for_each_case(20, [](const Case& drawn) {
     Case plain = drawn;
     plain.strategy.recompute_layers = plain.strategy.swap_layers = 0;
@@ -106,8 +119,9 @@ TEST(ScheduleLaws, WithoutRecomputeHardwareFlopsDifferOnlyByRouterAndAttention) 
         const Op& op = schedule.ops[i];
         const Work& work = schedule.work(op);
         const Flops both = hardware_flops(work, bindings);
-        const bool is_router = schedule.parts[op.origin.part] == "router";
-        extra += (is_router ? both : both - model_flops(work, bindings)) * double(section.repeat);
+        const bool is_beside =
+            schedule.parts[op.origin.part] == "router" || op.origin.phase == Phase::optimizer;
+        extra += (is_beside ? both : both - model_flops(work, bindings)) * double(section.repeat);
       }
     EXPECT_NEAR((hardware_flops(schedule, bindings) - model_flops(schedule, bindings)).value,
                 extra.value, 1.0)

@@ -22,6 +22,7 @@ void for_each_priced(int n, Visit visit) {
     const Profile profile = catalogue.machine(machine);
     for_each_case(n, [&](const Case& drawn) {
       if (!profile.peak(drawn.strategy.compute_dtype)) return;
+      if (drawn.strategy.optimizer == Optimizer::muon && !profile.peak(DType::bf16)) return;
       if (drawn.strategy.has_fp8_products && !profile.peak(DType::fp8)) return;
       const Schedule schedule = drawn.schedule();
       for (const GroupShape& group : schedule.groups)

@@ -26,13 +26,18 @@ struct Case {
 
   std::string text() const {
     return fmt::format(
-        "{} {} layers {} tied {} ranks {} ep {} sp {} shards {} lock-step {} pack {} sample {} "
-        "accumulation {} recompute {} swap {} chunk {} {} compiled {} drops {}",
+        "{} {} layers {} tied {} ranks {} ep {} by {} sp {} cp {} {} shards {} lock-step {} pack "
+        "{} "
+        "sample {} accumulation {} recompute {} swap {} chunk {} {} {} compiled {} drops {}",
         strategy.engine, model.model_type, model.num_hidden_layers, model.tie_word_embeddings,
-        strategy.ranks, strategy.expert_parallel, strategy.sequence_parallel, strategy.shard_ranks,
-        strategy.intra_layer_micro_batches, strategy.pack_length, strategy.sample_length,
-        strategy.gradient_accumulation, strategy.recompute_layers, strategy.swap_layers,
-        strategy.loss_chunk, name(strategy.compute_dtype), strategy.is_compiled,
+        strategy.ranks, strategy.expert_parallel,
+        dispatch_names[static_cast<std::size_t>(strategy.dispatch)], strategy.sequence_parallel,
+        strategy.context_parallel,
+        context_exchange_names[static_cast<std::size_t>(strategy.context_exchange)],
+        strategy.shard_ranks, strategy.intra_layer_micro_batches, strategy.pack_length,
+        strategy.sample_length, strategy.gradient_accumulation, strategy.recompute_layers,
+        strategy.swap_layers, strategy.loss_chunk, name(strategy.compute_dtype),
+        optimizer_names[static_cast<std::size_t>(strategy.optimizer)], strategy.is_compiled,
         strategy.recompute_ops.text());
   }
 };
@@ -91,12 +96,23 @@ inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& 
     s.swap_layers = std::min(up_to(layers + 1) - 1, s.recompute_layers);
   if (engine.sends_copies && s.expert_parallel > 1 && random() % 2 == 0)
     s.dispatch = Dispatch::deep_ep;
+  if (engine.agrs_ranks > 0 && s.expert_parallel > 1 && random() % 3 == 0) {
+    s.dispatch = Dispatch::agrs;
+    drawn.model.num_experts_per_tok = s.expert_parallel;
+  }
   if (engine.runs_in_lock_step) s.intra_layer_micro_batches = up_to(3);
   if (engine.splits_sequences && !family.has_mla && s.ranks % 2 == 0 &&
       drawn.model.num_attention_heads % 2 == 0 &&
       (drawn.model.num_key_value_heads == 1 || drawn.model.num_key_value_heads % 2 == 0))
     s.sequence_parallel = up_to(2);
-  if (engine.replicates && s.expert_parallel == 1 && s.ranks % 2 == 0 && random() % 2 == 0)
+  if (engine.splits_context && !family.has_mla && s.ranks % 2 == 0) {
+    s.context_parallel = s.ranks % 4 == 0 ? 2 * up_to(2) : up_to(2);
+    s.context_exchange = static_cast<ContextExchange>(random() % 2);
+    s.sample_length = 2 * s.context_parallel * up_to(3);
+    s.pack_length = s.sample_length * up_to(4);
+  }
+  if (engine.replicates && s.expert_parallel == 1 && s.ranks % 2 == 0 &&
+      s.ranks / 2 % s.context_parallel == 0 && random() % 2 == 0)
     s.shard_ranks = s.ranks / 2;
   s.has_fp8_products =
       engine.has_fp8_products && s.compute_dtype == DType::bf16 && random() % 3 == 0;
@@ -106,7 +122,9 @@ inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& 
   if (engine.drops_by_op)
     for (std::size_t op = 0; op < recompute_op_names.size(); ++op)
       if (random() % 3 == 0) s.recompute_ops.add(static_cast<RecomputeOp>(op));
-  s.swaps_optimizer = engine.swaps_optimizer && random() % 4 == 0;
+  if (engine.has_muon && random() % 3 == 0) s.optimizer = Optimizer::muon;
+  s.swaps_optimizer =
+      s.optimizer == Optimizer::adamw && engine.swaps_optimizer && random() % 4 == 0;
   s.loss_chunk = up_to(s.loss_tokens());
   return drawn;
 }

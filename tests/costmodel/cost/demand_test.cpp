@@ -113,7 +113,7 @@ TEST(Attention, CountsTheCausalHalfOfEachDocument) {
   // Two documents of 512 in a pack of 1024: Σs² = 2·512². Forward 2·H·D·Σs², backward twice that
   // for MFU and two and a half times in execution.
   const std::int64_t squares = 2 * 512 * 512;
-  const Work forward = work(Kernel::attention, DType::bf16, {1024, 8, 2, 64, squares, 512});
+  const Work forward = work(Kernel::attention, DType::bf16, {1024, 8, 2, 64, squares, 512, 1024});
   Work backward = forward;
   backward.kernel = Kernel::attention_backward;
   EXPECT_DOUBLE_EQ(model_flops(forward, {}).value, 2.0 * 8 * 64 * 2 * 512 * 512);
@@ -121,13 +121,31 @@ TEST(Attention, CountsTheCausalHalfOfEachDocument) {
   EXPECT_DOUBLE_EQ(hardware_flops(backward, {}) / hardware_flops(forward, {}), 2.5);
 }
 
+// Queries and outputs of 1024 tokens, keys and values of 4096: 2·(8·1024 + 2·4096)·64·2 bytes.
+TEST(Attention, OfFewQueriesReadsAllKeys) {
+  const Work forward = work(Kernel::attention, DType::bf16, {1024, 8, 2, 64, 1, 1, 4096});
+  EXPECT_EQ(memory_traffic(forward, {}).value, 2 * (8 * 1024 + 2 * 4096) * 64 * 2);
+}
+
 TEST(Attention, OfPackedDocumentsIsCheaperThanOfOne) {
   const auto time = [&](std::int64_t squares) {
-    return alone(priced(work(Kernel::attention, DType::bf16, {65536, 64, 4, 128, squares, 65536})));
+    return alone(
+        priced(work(Kernel::attention, DType::bf16, {65536, 64, 4, 128, squares, 65536, 65536})));
   };
   const double ratio = time(std::int64_t{65536} * 65536) / time(std::int64_t{65536} * 4096);
   EXPECT_GT(ratio, 10);
   EXPECT_LT(ratio, 16.01);
+}
+
+// All of what a rank passes on leaves it, seven eighths of what it exchanges with eight.
+TEST(Collective, PassingOnMovesTheWholeMessage) {
+  const auto moving = [](const Work& of) {
+    return priced(of, round_machine(), {8, 1}).on(Resource::scale_up).value;
+  };
+  const Work passed = work(Kernel::send_receive, DType::bf16, {40'000'000});
+  const Work exchanged = work(Kernel::all_to_all, DType::bf16, {40'000'000, 40'000'000, 1});
+  EXPECT_DOUBLE_EQ(moving(passed), 1e-3);
+  EXPECT_DOUBLE_EQ(moving(exchanged), 7.0 / 8 * 1e-3);
 }
 
 TEST(ModelFlops, OfQwen3AreMegatronsPerToken) {
@@ -138,7 +156,7 @@ TEST(ModelFlops, OfQwen3AreMegatronsPerToken) {
     return 3 * model_flops(work(Kernel::matmul, DType::bf16, {tokens, n, k}), {}).value;
   };
   const Work attention =
-      work(Kernel::attention, DType::bf16, {tokens, 32, 8, 128, tokens * tokens, tokens});
+      work(Kernel::attention, DType::bf16, {tokens, 32, 8, 128, tokens * tokens, tokens, tokens});
   Work backward = attention;
   backward.kernel = Kernel::attention_backward;
   const double layer = three_passes(32 * 128, 4096) + 2 * three_passes(8 * 128, 4096) +
@@ -256,7 +274,7 @@ TEST(MeasuredKernel, MayHaveAxesDerivedFromItsExtents) {
   EXPECT_DOUBLE_EQ(priced(grouped, profile).on(Resource::matrix).value,
                    2.0 * 1600 * 64 * 64 / (100e12 * 0.25));
   set(Kernel::attention, "mean_length");
-  const Work attention = work(Kernel::attention, DType::bf16, {1000, 2, 1, 64, 400'000, 400});
+  const Work attention = work(Kernel::attention, DType::bf16, {1000, 2, 1, 64, 400'000, 400, 1000});
   EXPECT_DOUBLE_EQ(priced(attention, profile).on(Resource::matrix).value,
                    2.0 * 2 * 64 * 400'000 / (100e12 * 0.4));
 }

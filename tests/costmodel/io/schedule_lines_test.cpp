@@ -29,7 +29,7 @@ std::string refusal(const std::function<void()>& act) {
 /// Two lanes, a symbol, a view, workspace, a flat and a placement.
 Schedule sample() {
   ScheduleBuilder build("xt_run", 2);
-  const SymbolId rows = build.symbol(SymbolKind::rows_received, 3, 40);
+  const SymbolId rows = build.symbol(SymbolKind::rows_received, 3, 40, 2);
   const BufferId weight = build.resident({{64, 1, 1}, DType::fp32, MemoryCategory::parameters});
   const BufferId x = build.transient({{Extent::of(rows), 8, 1}, DType::bf16});
   const BufferId part = build.view(weight, 16, {4, 1, 1}, DType::fp32);

@@ -61,7 +61,7 @@ void check(const Attention& a) {
   const at::Tensor q_leaf = leaf(q), k_leaf = leaf(k), v_leaf = leaf(v);
   const auto [want_o, want_lse] = reference(a, q_leaf, k_leaf, v_leaf);
   differentiate(want_o, d_o);
-  const std::vector<Extent> extents = {T, H, K, D, 0, Extent::of(SymbolId(0))};
+  const std::vector<Extent> extents = {T, H, K, D, 0, Extent::of(SymbolId(0)), T};
   const Bindings bindings = {a.longest()};
   const at::Tensor bounds = boundaries(a);
   run({Kernel::attention, dtype, extents, {q, k, v, bounds}, {o, lse}, {}, {}, bindings});
@@ -103,7 +103,7 @@ TEST(Attention, AgreesWithTheFusedKernelOfPyTorch) {
   const at::Tensor want = at::scaled_dot_product_attention(
       heads_first(q), heads_first(k), heads_first(v), {}, 0, true, std::nullopt, true);
   const Attention a{T, H, 2, D, {0, T}, DType::fp32};
-  run({Kernel::attention, DType::fp32, {T, H, 2, D, 0, T}, {q, k, v, boundaries(a)}, {o, lse}});
+  run({Kernel::attention, DType::fp32, {T, H, 2, D, 0, T, T}, {q, k, v, boundaries(a)}, {o, lse}});
   expect_close(o, want.squeeze(0).transpose(0, 1).contiguous().to(at::kDouble), DType::fp32);
 }
 
@@ -112,7 +112,11 @@ TEST(Attention, SurvivesScoresThatWouldOverflow) {
                    v = random({70, 1, 8});
   const at::Tensor o = garbage({70, 1, 8}), lse = garbage({70, 1});
   const Attention a{70, 1, 1, 8, {0, 70}, DType::fp32};
-  run({Kernel::attention, DType::fp32, {70, 1, 1, 8, 0, 70}, {q, k, v, boundaries(a)}, {o, lse}});
+  run({Kernel::attention,
+       DType::fp32,
+       {70, 1, 1, 8, 0, 70, 70},
+       {q, k, v, boundaries(a)},
+       {o, lse}});
   EXPECT_TRUE(o.isfinite().all().item<bool>());
 }
 

@@ -84,6 +84,9 @@ enum class KernelClass : std::uint8_t {
   host
 };
 
+inline constexpr std::array<std::string_view, 7> kernel_class_names = {
+    "matrix", "grouped_matrix", "attention", "memory_bound", "collective", "copy", "host"};
+
 /// One kernel's fixed roles. Outputs that are read before they are written are marked `in place`
 /// by a trailing `!`. Roles and extents are separated by blanks.
 struct KernelRow {

@@ -12,6 +12,18 @@ RowOutcome price_row(const PublishedRow& row, const Profiles& profiles) {
   return {predict(*plan.plan)};
 }
 
+std::array<Seconds, kernel_class_names.size()> alone_by_class(const Estimate& of) {
+  std::array<Seconds, kernel_class_names.size()> seconds{};
+  for (const Section& section : of.schedule.sections)
+    for (std::size_t i = at(section.begin); i < at(section.end); ++i) {
+      const Op& op = of.schedule.ops[i];
+      const KernelClass kind = kernel_class(of.schedule.work(op).kernel);
+      seconds[static_cast<std::size_t>(kind)] +=
+          alone(of.prices.demands[at(op.work)]) * static_cast<double>(section.repeat);
+    }
+  return seconds;
+}
+
 }  // namespace
 
 RowPrediction predict(const Plan& plan) {
@@ -26,6 +38,7 @@ RowPrediction predict(const Plan& plan) {
       prediction.tokens_per_device_s / static_cast<double>(plan.profile.ranks_per_device);
   prediction.hardware_flops_per_token =
       answer.hardware_flops.value / (tokens_per_rank_s * prediction.step_time_s);
+  prediction.alone = alone_by_class(answer);
   return prediction;
 }
 

@@ -3,6 +3,7 @@
 // Published training steps against their predictions: every row is priced or has a reason why not,
 // and what the errors are by machine, framework and source. Nothing is fitted to a row.
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +24,8 @@ struct RowPrediction {
   Bytes reserved;   ///< at the peak, of a rank
   bool fits = true;
   double hardware_flops_per_token = 0;  ///< as executed, recompute included
+  /// What the step's ops of each class would take one after the other with nothing beside them.
+  std::array<Seconds, kernel_class_names.size()> alone{};
 
   /// Of a rank, as the device counts: nothing is known yet of what stands beside the allocator.
   Bytes on_device() const { return reserved; }

@@ -9,11 +9,15 @@ Json size_json(std::size_t n) { return {static_cast<std::int64_t>(n)}; }
 
 Json predicted_json(const std::optional<RowPrediction>& predicted) {
   if (!predicted) return Json();
+  Json alone = Json::object();
+  for (std::size_t i = 0; i < kernel_class_names.size(); ++i)
+    alone.add(std::string(kernel_class_names[i]), predicted->alone[i].value);
   return Json::object({{"tokens_per_device_s", predicted->tokens_per_device_s},
                        {"step_time_s", predicted->step_time_s},
                        {"allocated_bytes", predicted->allocated.value},
                        {"reserved_bytes", predicted->reserved.value},
                        {"hardware_flops_per_token", predicted->hardware_flops_per_token},
+                       {"alone_s", alone},
                        {"fits", predicted->fits}});
 }
 

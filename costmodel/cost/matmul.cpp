@@ -21,8 +21,9 @@ bool is_weight_backward(Kernel kernel) {
 Demand product_demand(const Pricing& pricing, double efficiency, double bytes) {
   Demand demand;
   const auto own = measured_efficiency(pricing);
+  const auto& clock = pricing.profile.sustained_clock;
   const Seconds matrix = matrix_time(pricing, hardware_flops(pricing.work, pricing.bindings),
-                                     own.value_or(efficiency));
+                                     own.value_or(efficiency) * (clock ? clock->value : 1));
   const Seconds memory = memory_time(pricing, bytes);
   demand.on(Resource::matrix) = matrix;
   demand.on(Resource::hbm) = own ? std::min(memory, matrix) : memory;
@@ -52,8 +53,10 @@ double matmul_bytes(const Work& work, const Bindings& bindings) {
   return (rows * inner + inner * columns + output) * static_cast<double>(width(work.dtype));
 }
 
-/// Flops / (peak · base · rows(·) · columns(·) · inner(·)), beside the traffic of matmul_bytes.
+/// Flops / (peak · clock · base · rows(·) · columns(·) · inner(·)), beside the traffic of
+/// matmul_bytes.
 ///
+/// Attention keeps its rate: it draws less power, and its products wait for exponentials.
 /// Assumes: the three sides act on efficiency independently of each other
 /// Source:  the shape of published GEMM sweeps; see the points of each profile
 Demand matmul_demand(const Pricing& pricing) {

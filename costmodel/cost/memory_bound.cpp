@@ -24,9 +24,16 @@ double embedding_kernels(Kernel kernel, const Shape& s) {
   return s.a * index_bytes + (kernel == Kernel::embedding ? 2 : 3) * rows;
 }
 
+// The gradient of x and that of the weight are two kernels, each of which reads dy and x.
+//
+// Source: PyTorch, aten/src/ATen/native/cuda/layer_norm_kernel.cu
+constexpr double layer_norm_backward_passes = 5;
+
 double norm_kernels(Kernel kernel, const Shape& s) {
+  if (kernel == Kernel::layer_norm_backward)
+    return 2 * s.a * fp32_bytes + layer_norm_backward_passes * s.a * s.b * s.width;
   const bool is_forward = is_any(kernel, {Kernel::rms_norm, Kernel::layer_norm});
-  const bool has_mean = is_any(kernel, {Kernel::layer_norm, Kernel::layer_norm_backward});
+  const bool has_mean = kernel == Kernel::layer_norm;
   return (has_mean ? 2 : 1) * s.a * fp32_bytes + (is_forward ? 2 : 3) * s.a * s.b * s.width;
 }
 

@@ -93,6 +93,7 @@ void check_positive(const Profile& profile, Reader& reader) {
   above_zero("scale_up.bandwidth.value", profile.scale_up.bandwidth.value.value);
   above_zero("matmul.base.value", profile.matmul.base.value);
   above_zero("grouped_matmul.base.value", profile.grouped_matmul.base.value);
+  if (profile.sustained_clock) above_zero("sustained_clock.value", profile.sustained_clock->value);
   if (profile.vector) above_zero("vector.value", profile.vector->value.value);
   if (profile.scale_out) above_zero("scale_out.value", profile.scale_out->value.value);
   if (profile.host_memory_bandwidth)

@@ -136,6 +136,8 @@ struct Profile {
 
   LaunchCosts launch;
   Sourced<Seconds> latency;
+  /// What clocks under a training's load leave of rates that products reach in short runs.
+  std::optional<Sourced<double>> sustained_clock;
   MatmulEfficiency matmul;
   GroupedMatmulEfficiency grouped_matmul;
   AttentionEfficiency attention;
@@ -197,6 +199,8 @@ template <typename Archive>
 void Profile::describe_efficiency(Archive& archive) {
   archive.field("launch", launch, "Host time to issue an op");
   archive.field("latency", latency, "Time of a kernel whatever its size");
+  archive.field("sustained_clock", sustained_clock,
+                "Clock of products under a training's load over that of short runs");
   archive.field("matmul", matmul, "Matrix products");
   archive.field("grouped_matmul", grouped_matmul, "Matrix products grouped by expert");
   archive.field("attention", attention, "Causal attention, forward");

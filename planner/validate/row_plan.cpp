@@ -22,14 +22,18 @@ struct EngineOfFramework {
   std::int64_t sample_length;  // 0: a row's own sequences
   std::string_view loss_chunk;
   std::string_view attention_kernel;  // where a row does not name it; empty: the machine's
+  bool fixes_attention = false;       // also where a row does
 };
 
 // The first that fits a row counts.
 // Source: for XTuner V1, tests/published: packs of short samples, of about 4096 tokens
 // For attention where a row names no kernels: PyTorch's own, which are those of FlashAttention-2.
-constexpr std::array<EngineOfFramework, 3> engine_rows = {{
+// LLM-Foundry's published sweep runs the kernels in Triton whatever a table says
+// (scripts/train/benchmarking/submit_benchmarks.py).
+constexpr std::array<EngineOfFramework, 4> engine_rows = {{
     {"fsdp2", "XTuner V1", "xtuner_v1", 4096, "1024", ""},
     {"fsdp2", "", "torchtitan", 0, "none", "flash2"},
+    {"fsdp1", "LLM-Foundry", "fsdp1", 0, "none", "triton", true},
     {"fsdp1", "", "fsdp1", 0, "none", "flash2"},
 }};
 
@@ -216,7 +220,9 @@ Flags flags_of(const PublishedRow& row, const EngineOfFramework& of, const Profi
                  {"recompute", *recompute_of(row)},
                  {"swap", row.offload ? "all" : "none"},
                  {"loss_chunk", loss_chunk(row, of)}};
-  const std::string kernel = row.attention.value_or(std::string(of.attention_kernel));
+  const std::string kernel = of.fixes_attention
+                                 ? std::string(of.attention_kernel)
+                                 : row.attention.value_or(std::string(of.attention_kernel));
   if (!kernel.empty() && !attention_libraries(profile).empty())
     flags.emplace_back("attention_kernel", kernel);
   if (const auto dtype = reduce_dtype(row)) flags.emplace_back("reduce_dtype", *dtype);

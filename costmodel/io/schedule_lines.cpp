@@ -101,7 +101,7 @@ Json work_json(const Work& work) {
 
 Json buffer_json(const Buffer& buffer) {
   Json line = Json::array({"buffer", word(buffer.kind), name(buffer.dtype), word(buffer.space),
-                           word(buffer.category), word(buffer.lane)});
+                           word(buffer.category), word(buffer.lane), word(buffer.pool)});
   for (const Extent extent : buffer.shape) line.push_back(extent_json(extent));
   line.push_back(id_json(buffer.first_op));
   line.push_back(id_json(buffer.last_op));
@@ -174,12 +174,13 @@ void read_buffer(const Json& line, Schedule& schedule) {
   buffer.space = enum_from<Space>(item(line, 3));
   buffer.category = enum_from<MemoryCategory>(item(line, 4));
   buffer.lane = enum_from<Lane>(item(line, 5));
-  for (std::size_t d = 0; d < 3; ++d) buffer.shape[d] = extent_from(item(line, 6 + d));
-  buffer.first_op = id_from<OpId>(item(line, 9));
-  buffer.last_op = id_from<OpId>(item(line, 10));
+  buffer.pool = enum_from<Lane>(item(line, 6));
+  for (std::size_t d = 0; d < 3; ++d) buffer.shape[d] = extent_from(item(line, 7 + d));
+  buffer.first_op = id_from<OpId>(item(line, 10));
+  buffer.last_op = id_from<OpId>(item(line, 11));
   if (buffer.kind == BufferKind::view) {
-    buffer.parent = id_from<BufferId>(item(line, 11));
-    buffer.offset_bytes = item(line, 12).as_int();
+    buffer.parent = id_from<BufferId>(item(line, 12));
+    buffer.offset_bytes = item(line, 13).as_int();
   }
   schedule.buffers.push_back(buffer);
 }

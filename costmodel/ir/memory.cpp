@@ -1,6 +1,7 @@
 #include "costmodel/ir/memory.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace xt {
 namespace {
@@ -83,6 +84,30 @@ std::array<MemoryPeak, space_names.size()> memory_peaks(const Schedule& schedule
 
 MemoryPeak memory_peak(const Schedule& schedule, const Bindings& bindings, Space space) {
   return memory_peaks(schedule, bindings)[index(space)];
+}
+
+Bytes pooled_peak(const Schedule& schedule, const Bindings& bindings, Space space) {
+  using PoolBytes = std::array<Bytes, n_lanes>;
+  std::vector<PoolBytes> changes(schedule.ops.size() + 1);
+  PoolBytes in_use{};
+  for (const Buffer& buffer : schedule.buffers) {
+    if (buffer.kind == BufferKind::view || buffer.space != space) continue;
+    const Bytes bytes = buffer.bytes(bindings);
+    const auto pool = static_cast<std::size_t>(buffer.pool);
+    if (buffer.kind == BufferKind::resident) {
+      in_use[pool] += bytes;
+      continue;
+    }
+    changes[at(buffer.first_op)][pool] += bytes;
+    changes[at(buffer.last_op) + 1][pool] -= bytes;
+  }
+  PoolBytes peaks = in_use;
+  for (const PoolBytes& change : changes)
+    for (std::size_t pool = 0; pool < n_lanes; ++pool) {
+      in_use[pool] += change[pool];
+      peaks[pool] = std::max(peaks[pool], in_use[pool]);
+    }
+  return std::accumulate(peaks.begin(), peaks.end(), Bytes());
 }
 
 MemoryPeak memory_peak_in(const Schedule& schedule, const Bindings& bindings, Space space,

@@ -37,6 +37,13 @@ MemoryPeak memory_peak(const Schedule& schedule, const Bindings& bindings, Space
 std::array<MemoryPeak, space_names.size()> memory_peaks(const Schedule& schedule,
                                                         const Bindings& bindings);
 
+/// What an allocator takes that keeps a reserve of memory per lane, as PyTorch's does per stream:
+/// the peaks of all pools, whenever each is reached.
+///
+/// Assumes: a pool never returns memory, and finds room without fragmentation
+/// Source:  PyTorch, c10/cuda/CUDACachingAllocator.cpp: blocks are reused on their own stream only
+Bytes pooled_peak(const Schedule& schedule, const Bindings& bindings, Space space);
+
 /// The peak among the ops of `phase`; zero where the phase has none.
 MemoryPeak memory_peak_in(const Schedule& schedule, const Bindings& bindings, Space space,
                           Phase phase);

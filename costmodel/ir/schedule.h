@@ -98,6 +98,7 @@ struct Buffer {
   Space space = Space::device;
   MemoryCategory category = MemoryCategory::other;
   Lane lane = Lane::compute;  ///< the lane in whose order the memory is used again
+  Lane pool = Lane::compute;  ///< whose reserve of memory the allocator takes it from
 
   auto operator<=>(const Buffer&) const = default;
 

@@ -89,6 +89,7 @@ BufferId ScheduleBuilder::add_buffer(const TensorSpec& spec, BufferKind kind) {
   buffer.space = spec.space;
   buffer.category = spec.category;
   buffer.lane = spec.lane;
+  buffer.pool = spec.pool;
   buffer.kind = kind;
   storage_.push_back(static_cast<std::uint32_t>(uses_.size()));
   const bool is_transient = kind == BufferKind::transient;

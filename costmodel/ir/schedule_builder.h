@@ -24,6 +24,7 @@ struct TensorSpec {
   MemoryCategory category = MemoryCategory::other;
   Space space = Space::device;
   Lane lane = Lane::compute;
+  Lane pool = Lane::compute;
 };
 
 /// Temporaries of a kernel call that are alive at once.

@@ -107,7 +107,7 @@ Estimate estimate(const Plan& plan) {
                                             : relative_deviation(result.evidence);
   result.peak = plan.profile.peak(plan.strategy.compute_dtype)->value;
   result.memory = plan.profile.memory.value;
-  result.reserved = scaled(result.timeline.device_memory.peak,
+  result.reserved = scaled(pooled_peak(result.schedule, bindings, Space::device),
                            plan.profile.reserved_over_allocated.value, Round::up);
   result.fits = result.reserved <= result.memory &&
                 result.timeline.host_memory.peak <= plan.profile.host_memory.value;

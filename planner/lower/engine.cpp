@@ -27,6 +27,7 @@ constexpr EngineRules xtuner_v1() {
   rules.shards_dense_over_world = false;
   rules.copies_gathered = true;
   rules.copies_gradients = true;
+  rules.pools_by_stream = true;
   rules.reduces_behind_gathers = true;
   rules.prefetches_head = false;
   rules.keeps_last_dense_layer = false;
@@ -63,6 +64,7 @@ constexpr EngineRules torchtitan() {
       "torchtitan and others on FSDP2: whole layers, per-op recompute, eager or compiled";
   rules.copies_gathered = true;
   rules.copies_gradients = true;
+  rules.pools_by_stream = true;
   rules.reduces_behind_gathers = true;
   rules.keeps_root = true;
   rules.swaps_dense = false;
@@ -81,11 +83,13 @@ constexpr EngineRules torchtitan() {
 }
 
 // Source: PyTorch, torch/distributed/fsdp, flat parameters; MosaicML Composer, which wraps layers
-// one by one; llm-foundry, whose fused cross-entropy writes gradients over logits.
+// one by one; the gradients of views of a flat parameter are concatenated; llm-foundry, whose fused cross-entropy writes gradients over logits.
 constexpr EngineRules fsdp1() {
   EngineRules rules;
   rules.name = "fsdp1";
   rules.summary = "PyTorch's first FSDP, as in Composer: flat parameters, fused cross-entropy";
+  rules.copies_gradients = true;
+  rules.pools_by_stream = true;
   rules.reduces_behind_gathers = true;
   rules.keeps_root = true;
   rules.keeps_last_dense_layer = false;

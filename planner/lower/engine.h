@@ -38,6 +38,7 @@ struct EngineRules {
   bool hides_exchange = true;            ///< see GraphOptions
   bool fuses_gate_up = true;             ///< see GraphOptions
   bool has_eager_kernels = false;        ///< can run without a compiler: see GraphOptions
+  bool pools_by_stream = false;  ///< gathers and reductions take memory on streams of their own
   bool keeps_root = false;   ///< embedding and head are one unit, gathered for a whole micro-step
   bool drops_by_op = false;  ///< can recompute some ops of a layer
   bool reduces_replicas_again = false;  ///< HSDP: sums over replicas once more before the update

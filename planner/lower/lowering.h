@@ -227,6 +227,7 @@ class Lowering {
   Origin origin(Phase phase, StepPart part, std::int16_t layer = -1, std::int16_t chunk = -1);
   bool keeps_gathered(const FsdpUnit& unit) const;
   std::int64_t group_size(Group group);
+  Lane pool(Lane stream) const { return rules_.pools_by_stream ? stream : Lane::compute; }
 
   const OpGraph& graph_;
   const Strategy& strategy_;

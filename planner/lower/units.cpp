@@ -102,11 +102,13 @@ void Lowering::gather_flat(const FsdpUnit& unit, UnitFlat& flat, Phase phase) {
                                               unit_type,
                                               MemoryCategory::communication_buffers,
                                               Space::device,
-                                              Lane::all_gather});
+                                              Lane::all_gather,
+                                              pool(Lane::all_gather)});
     cast(from, flat.shard_elements, shard, narrow, Lane::all_gather);
     shard = narrow;
   }
   TensorSpec full{{n, 1, 1}, unit_type, MemoryCategory::gathered_parameters, Space::device};
+  full.pool = pool(Lane::all_gather);
   if (rules_.copies_gathered) full.category = MemoryCategory::communication_buffers;
   BufferId& gathered = rules_.copies_gathered ? flat.received : flat.gathered;
   gathered = build_.transient(full);
@@ -162,6 +164,7 @@ void Lowering::reduce_flat(const FsdpUnit& unit, UnitFlat& flat, bool is_first) 
   }
   TensorSpec shard{
       {flat.shard_elements, 1, 1}, DType::fp32, MemoryCategory::gradients, Space::device};
+  shard.pool = pool(Lane::reduce_scatter);
   if (is_first) flat.gradient_shard = build_.transient(shard);
   BufferId reduced = flat.gradient_shard;
   if (!is_first || on_wire != DType::fp32) {

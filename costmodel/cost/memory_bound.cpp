@@ -69,7 +69,7 @@ double row_kernels(Kernel kernel, const Shape& s) {
 double cross_entropy_bytes(const Shape& s) { return s.a * index_bytes + 3 * s.a * s.b * s.width; }
 
 double flat_kernels(Kernel kernel, const Shape& s) {
-  if (is_any(kernel, {Kernel::add, Kernel::multiply, Kernel::silu_backward}))
+  if (is_any(kernel, {Kernel::add, Kernel::sum, Kernel::multiply, Kernel::silu_backward}))
     return 3 * s.a * s.width;
   if (kernel == Kernel::silu) return 2 * s.a * s.width;
   if (kernel == Kernel::cast) return s.a * s.b;

@@ -33,6 +33,7 @@ enum class Kernel : std::uint8_t {
   attention,
   attention_backward,
   add,
+  sum,
   swiglu,
   swiglu_backward,
   silu,
@@ -99,7 +100,7 @@ struct KernelRow {
 };
 
 // clang-format off
-inline constexpr std::array<KernelRow, 55> kernel_rows = {{
+inline constexpr std::array<KernelRow, 56> kernel_rows = {{
     {Kernel::embedding, "embedding", KernelClass::memory_bound, "tokens[T] weight[V,E]", "y[T,E]", "T E V"},
     {Kernel::embedding_backward, "embedding_backward", KernelClass::memory_bound, "dy[T,E] tokens[T]", "dweight[V,E]!", "T E V"},
     {Kernel::rms_norm, "rms_norm", KernelClass::memory_bound, "x[T,E] weight[E]", "y[T,E] rstd[T]", "T E"},
@@ -117,6 +118,7 @@ inline constexpr std::array<KernelRow, 55> kernel_rows = {{
     {Kernel::attention, "attention", KernelClass::attention, "q[T,H,D] k[S,K,D] v[S,K,D] boundaries", "o[T,H,D] lse[T,H]", "T H K D sum_squared_lengths longest_sample S"},
     {Kernel::attention_backward, "attention_backward", KernelClass::attention, "do[T,H,D] q[T,H,D] k[S,K,D] v[S,K,D] o[T,H,D] lse[T,H] boundaries", "dq[T,H,D] dk[S,K,D] dv[S,K,D]", "T H K D sum_squared_lengths longest_sample S"},
     {Kernel::add, "add", KernelClass::memory_bound, "x", "y!", "elements"},
+    {Kernel::sum, "sum", KernelClass::memory_bound, "x y", "z", "elements"},
     {Kernel::swiglu, "swiglu", KernelClass::memory_bound, "gate_up[T,2F]", "act[T,F]", "T F"},
     {Kernel::swiglu_backward, "swiglu_backward", KernelClass::memory_bound, "dact[T,F] gate_up[T,2F]", "dgate_up[T,2F]", "T F"},
     {Kernel::silu, "silu", KernelClass::memory_bound, "x", "y", "elements"},

@@ -28,6 +28,8 @@ AttentionHalf::AttentionHalf(BlockWriter& write, const Architecture& model,
       dtype_(options.dtype),
       width_(width(options.dtype)),
       has_rope_(model.position == Position::rotary),
+      repeats_keys_(options.repeats_key_heads && sp_ == 1 && cp_ == 1 && K_ < H_),
+      options_(options),
       norm_(norm_of(model)),
       v_(values) {
   if (has_rope_) table_ = write.value({T_, D_, 1}, ValueRole::rope_table);
@@ -96,8 +98,9 @@ void AttentionHalf::forward() {
     write_.forward(Kernel::rope, "rope", {T_, K_, D_}, {table_}, {normalised(k_)});
   }
   attend();
-  write_.forward(Kernel::matmul, "o_proj", {T_, E_, H_ * D_}, {o_, wo_}, {v_.attended});
-  write_.forward(Kernel::add, "residual", {T_ * E_}, {v_.x}, {v_.attended});
+  const ValueId branch = residual_branch(write_, options_, T_, E_, v_.attended);
+  write_.forward(Kernel::matmul, "o_proj", {T_, E_, H_ * D_}, {o_, wo_}, {branch});
+  write_residual(write_, T_ * E_, v_.x, branch, v_.attended);
   write_.forward(norm_.forward, "post_norm", {T_, E_}, {v_.attended, post_norm_},
                  {v_.normed, post_rstd_});
 }

@@ -32,6 +32,20 @@ NormKernels norm_of(const Architecture& model) {
   return {Kernel::layer_norm, Kernel::layer_norm_backward, 2};
 }
 
+ValueId residual_branch(BlockWriter& write, const GraphOptions& options, std::int64_t tokens,
+                        std::int64_t width, ValueId sum) {
+  return options.is_compiled ? sum : write.value({tokens, width, 1});
+}
+
+void write_residual(BlockWriter& write, std::int64_t elements, ValueId x, ValueId branch,
+                    ValueId sum) {
+  if (branch == sum) {
+    write.forward(Kernel::add, "residual", {elements}, {x}, {sum});
+  } else {
+    write.forward(Kernel::sum, "residual", {elements}, {x, branch}, {sum});
+  }
+}
+
 Block decoder_block(OpGraph& graph, const Architecture& model, const GraphOptions& options,
                     bool is_sparse) {
   Block block;

@@ -22,6 +22,14 @@ Block decoder_block(OpGraph& graph, const Architecture& model, const GraphOption
 /// The norm of `model`.
 NormKernels norm_of(const Architecture& model);
 
+/// The tensor that a residual branch ends in, before it is added to what it branched off: `sum`
+/// itself, or one of its own where the engine runs op by op.
+ValueId residual_branch(BlockWriter& write, const GraphOptions& options, std::int64_t tokens,
+                        std::int64_t width, ValueId sum);
+/// Adds `branch` to `x`, which leaves `sum`.
+void write_residual(BlockWriter& write, std::int64_t elements, ValueId x, ValueId branch,
+                    ValueId sum);
+
 /// What the halves of a layer hand to each other.
 struct LayerValues {
   ValueId x;         ///< layer input [T,E]
@@ -58,6 +66,7 @@ class AttentionHalf {
     ValueId q, k, v;
   };
   Operands gathered();
+  ValueId repeated(ValueId x);
   ValueId gathered_heads(ValueId x, std::int64_t heads);
   void scatter_heads(ValueId from, ValueId to, std::int64_t heads);
   Operands with_all_keys(Pass pass);
@@ -75,14 +84,17 @@ class AttentionHalf {
   std::int64_t key_tokens() const { return all_tokens() * cp_; }
   std::int64_t pair_elements() const { return 2 * all_tokens() * key_heads() * D_; }
   std::int64_t query_heads() const { return H_ / sp_; }
-  std::int64_t key_heads() const { return std::max<std::int64_t>(1, K_ / sp_); }
+  std::int64_t key_heads() const {
+    return repeats_keys_ ? H_ : std::max<std::int64_t>(1, K_ / sp_);
+  }
 
   BlockWriter& write_;
   std::int64_t T_, E_, H_, K_, D_, sp_, cp_;
   ContextExchange exchange_;
   DType dtype_;
   std::int64_t width_;
-  bool has_rope_;
+  bool has_rope_, repeats_keys_;
+  const GraphOptions& options_;
   NormKernels norm_;
   LayerValues& v_;
   Operands seen_{};
@@ -160,7 +172,8 @@ class DenseHalf {
 
   BlockWriter& write_;
   std::int64_t T_, E_, F_;
-  bool is_gated_, is_compiled_;
+  const GraphOptions& options_;
+  bool is_gated_;
   LayerValues& v_;
   std::vector<Linear> first_;  ///< gate and up, or both as one, or the only one
   Linear down_{};

@@ -47,7 +47,8 @@ struct GraphOptions {
   /// Issues products for weight gradients behind the exchange of the input gradient, so that they
   /// hide it. Otherwise both follow each other as autograd would order them.
   bool hides_exchange = true;
-  bool fuses_gate_up = true;  ///< of a dense SwiGLU: one product for both
+  bool repeats_key_heads = false;  ///< before attention, for kernels that know no groups of heads
+  bool fuses_gate_up = true;       ///< of a dense SwiGLU: one product for both
   /// Norms, rotary angles and activations are one kernel each; else op by op: see
   /// use_eager_kernels().
   bool is_compiled = true;

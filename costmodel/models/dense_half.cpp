@@ -10,8 +10,8 @@ DenseHalf::DenseHalf(BlockWriter& write, const Architecture& model, const GraphO
       T_(options.tokens),
       E_(model.hidden_size),
       F_(model.intermediate_size),
+      options_(options),
       is_gated_(model.has_gated_ffn),
-      is_compiled_(options.is_compiled),
       v_(values) {
   if (is_gated_ && options.fuses_gate_up) {
     first_.push_back(linear("gate_up_proj", 2 * F_, E_,
@@ -38,7 +38,7 @@ void DenseHalf::activate() {
     write_.forward(Kernel::gelu, "activation", {T_, F_}, {x}, {act_});
   } else if (!is_split()) {
     write_.forward(Kernel::swiglu, "activation", {T_, F_}, {x}, {act_});
-  } else if (is_compiled_) {
+  } else if (options_.is_compiled) {
     write_.forward(Kernel::silu_multiply, "activation", {T_, F_}, {x, first_.back().y}, {act_});
   } else {
     silu_ = write_.value({T_, F_, 1});
@@ -54,7 +54,7 @@ void DenseHalf::activate_backward(ValueId d_act) {
     write_.backward(Kernel::gelu_backward, "activation", {T_, F_}, {d_act, x}, {dx});
   } else if (!is_split()) {
     write_.backward(Kernel::swiglu_backward, "activation", {T_, F_}, {d_act, x}, {dx});
-  } else if (is_compiled_) {
+  } else if (options_.is_compiled) {
     write_.backward(Kernel::silu_multiply_backward, "activation", {T_, F_},
                     {d_act, x, first_.back().y}, {dx, first_.back().dy});
   } else {
@@ -73,8 +73,9 @@ void DenseHalf::forward() {
                    {of.y});
   }
   activate();
-  write_.forward(Kernel::matmul, down_.part, {T_, E_, F_}, {act_, down_.weight.value}, {v_.y});
-  write_.forward(Kernel::add, "residual", {T_ * E_}, {v_.attended}, {v_.y});
+  const ValueId branch = residual_branch(write_, options_, T_, E_, v_.y);
+  write_.forward(Kernel::matmul, down_.part, {T_, E_, F_}, {act_, down_.weight.value}, {branch});
+  write_residual(write_, T_ * E_, v_.attended, branch, v_.y);
 }
 
 void DenseHalf::backward() {

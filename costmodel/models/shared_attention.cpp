@@ -51,10 +51,18 @@ ValueId AttentionHalf::gathered_heads(ValueId x, std::int64_t heads) {
 }
 
 AttentionHalf::Operands AttentionHalf::gathered() {
+  if (repeats_keys_) return {normalised(q_), repeated(normalised(k_)), repeated(value_.raw)};
   if (sp_ == 1) return {normalised(q_), normalised(k_), value_.raw};
   const ValueId q = gathered_heads(normalised(q_), H_);
   const ValueId k = gathered_heads(normalised(k_), K_);
   return {q, k, gathered_heads(value_.raw, K_)};
+}
+
+// One key head per query head, for kernels that know no groups of heads.
+ValueId AttentionHalf::repeated(ValueId x) {
+  const ValueId all = write_.value({T_, H_, D_});
+  write_.forward(Kernel::cast, part, {T_ * H_ * D_, 2 * width_}, {x}, {all});
+  return all;
 }
 
 // The gradients of repeated heads are summed.
@@ -95,6 +103,9 @@ void AttentionHalf::attend_backward(ValueId d_o) {
     seen_d_o = write_.value({all_tokens(), query_heads(), D_});
     write_.backward(Kernel::exchange_heads, part, {T_ * H_ * D_}, {d_o}, {seen_d_o}, over_sequence);
     d = gradients_of(all_tokens());
+  } else if (repeats_keys_) {
+    d.k = write_.value({T_, H_, D_});
+    d.v = write_.value({T_, H_, D_});
   }
   if (cp_ == 1) {
     attention_backward(seen_d_o, seen_, d, all_tokens());
@@ -102,6 +113,10 @@ void AttentionHalf::attend_backward(ValueId d_o) {
     attend_around_ring_backward(seen_d_o, d);
   } else {
     attend_to_all_keys_backward(seen_d_o, d);
+  }
+  if (repeats_keys_) {
+    write_.backward(Kernel::cast, part, {T_ * H_ * D_, 2 * width_}, {d.k}, {gradient(k_)});
+    write_.backward(Kernel::cast, part, {T_ * H_ * D_, 2 * width_}, {d.v}, {value_.d_raw});
   }
   if (sp_ == 1) return;
   scatter_heads(d.q, gradient(q_), H_);

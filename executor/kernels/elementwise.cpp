@@ -72,12 +72,26 @@ void cast(const KernelCall& call) {
   call.outputs[0].view(-1).copy_(call.inputs[0].view(-1));
 }
 
+void sum(const KernelCall& call) {
+  const std::int64_t n = call.extent(0);
+  with_element_of(call.inputs[0], [&](auto element) {
+    using T = decltype(element);
+    const auto* x = elements<T>(call.inputs[0], n);
+    const auto* y = elements<T>(call.inputs[1], n);
+    auto* z = writable<T>(call.outputs[0], n);
+    for_rows(n, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) put(z[i], wide(x[i]) + wide(y[i]));
+    });
+  });
+}
+
 }  // namespace
 
 void enter_elementwise(KernelTable& table) {
   entry(table, Kernel::embedding) = embedding;
   entry(table, Kernel::embedding_backward) = embedding_backward;
   entry(table, Kernel::add) = add;
+  entry(table, Kernel::sum) = sum;
   entry(table, Kernel::fill_zero) = fill_zero;
   entry(table, Kernel::cast) = cast;
 }

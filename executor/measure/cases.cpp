@@ -163,8 +163,9 @@ std::vector<Plan> flat_kernels() {
   const Grid quick = {{4096, 65536, 262144, 1048576, 4194304}};
   const Grid full = {{1024, 4096, 16384, 65536, 262144, 1048576, 4194304}};
   std::vector<Plan> plans;
-  for (const Kernel kernel : {Kernel::add, Kernel::fill_zero, Kernel::square_sum, Kernel::clip,
-                              Kernel::adamw, Kernel::silu, Kernel::silu_backward, Kernel::multiply})
+  for (const Kernel kernel :
+       {Kernel::add, Kernel::fill_zero, Kernel::square_sum, Kernel::clip, Kernel::adamw,
+        Kernel::sum, Kernel::silu, Kernel::silu_backward, Kernel::multiply})
     plans.push_back({kernel, {"elements"}, {1}, quick, full});
   plans.push_back({Kernel::cast, {"n"}, {1, 8}, quick, full, cast_extents});
   return plans;

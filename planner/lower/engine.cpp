@@ -70,6 +70,7 @@ constexpr EngineRules torchtitan() {
   rules.swaps_dense = false;
   rules.hides_exchange = false;
   rules.fuses_gate_up = false;
+  rules.repeats_key_heads = true;
   rules.has_eager_kernels = true;
   rules.drops_by_op = true;
   rules.has_fp8_products = true;
@@ -83,7 +84,8 @@ constexpr EngineRules torchtitan() {
 }
 
 // Source: PyTorch, torch/distributed/fsdp, flat parameters; MosaicML Composer, which wraps layers
-// one by one; the gradients of views of a flat parameter are concatenated; llm-foundry, whose fused cross-entropy writes gradients over logits.
+// one by one, and updates op by op; the gradients of views of a flat parameter are concatenated;
+// llm-foundry, whose fused cross-entropy writes gradients over logits.
 constexpr EngineRules fsdp1() {
   EngineRules rules;
   rules.name = "fsdp1";
@@ -97,9 +99,11 @@ constexpr EngineRules fsdp1() {
   rules.swaps_dense = false;
   rules.hides_exchange = false;
   rules.fuses_gate_up = false;
+  rules.repeats_key_heads = true;
   rules.has_eager_kernels = true;
   rules.has_fp8_products = true;
   rules.replicates = true;
+  rules.updates_op_by_op = true;
   rules.workspaces = no_workspaces;
   return rules;
 }

@@ -37,6 +37,7 @@ struct EngineRules {
   bool swaps_after_layer = false;        ///< starts a copy when the layer has run, not before
   bool hides_exchange = true;            ///< see GraphOptions
   bool fuses_gate_up = true;             ///< see GraphOptions
+  bool repeats_key_heads = false;        ///< see GraphOptions
   bool has_eager_kernels = false;        ///< can run without a compiler: see GraphOptions
   bool pools_by_stream = false;  ///< gathers and reductions take memory on streams of their own
   bool keeps_root = false;   ///< embedding and head are one unit, gathered for a whole micro-step
@@ -50,6 +51,7 @@ struct EngineRules {
   bool splits_context = false;    ///< context parallelism: packs are shared by tokens
   bool replicates = false;        ///< HSDP
   LossKind loss = LossKind::in_place;
+  bool updates_op_by_op = false;      ///< AdamW without a fused kernel
   DType reduce_dtype = DType::bf16;   ///< of gradients, where the strategy does not say
   bool swaps_optimizer = false;       ///< can keep AdamW's moments on the host
   bool has_muon = false;              ///< Muon for the matrices of layers

@@ -129,7 +129,8 @@ class Lowering {
   void release(FsdpUnit& unit);
   void open_gradients(FsdpUnit& unit, Phase phase);
   void reduce(FsdpUnit& unit, bool is_first);
-  void reduce_flat(const FsdpUnit& unit, UnitFlat& flat, bool is_first);
+  BufferId reduce_flat(const FsdpUnit& unit, UnitFlat& flat, bool is_first);
+  void reduce_root(bool is_first);
   void convert_reduced(const Origin& from, UnitFlat& flat, BufferId reduced, bool is_first);
   void settle(bool is_first);
   std::vector<OpId> pending_ops() const;
@@ -144,6 +145,7 @@ class Lowering {
   void forward();
   void embedding_forward();
   void backward(bool is_first);
+  void hold_unread(const PreparedBlock& block, const Values& values);
   static void forget(const PreparedBlock& block, Values& values);
   void layer_forward(std::int16_t layer);
   void layer_backward(std::int16_t layer, bool is_first);

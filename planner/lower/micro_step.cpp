@@ -78,6 +78,15 @@ void Lowering::forget(const PreparedBlock& block, Values& values) {
     if (!block.is_kept[v]) values[v] = no_buffer;
 }
 
+// Without a compiler, what is kept by its kind of op is kept though no backward pass reads it.
+void Lowering::hold_unread(const PreparedBlock& block, const Values& values) {
+  if (strategy_.is_compiled || strategy_.recompute_ops.is_all()) return;
+  const auto last = OpId(static_cast<std::uint32_t>(build_.n_ops() - 1));
+  for (std::size_t v = 0; v < values.size(); ++v)
+    if (block.is_kept[v] && !block.is_saved[v] && static_cast<ValueId>(v) != block.output)
+      build_.hold(values[v], last);
+}
+
 void Lowering::embedding_forward() {
   FsdpUnit& unit = units_[0];
   PreparedBlock& block = *unit.block;
@@ -119,7 +128,10 @@ void Lowering::layer_backward(std::int16_t layer, bool is_first) {
     values[m][at(block.output_gradient)] = micro_batches_[m].gradient;
   }
   bind_parameters(unit, values);
-  if (is_recomputed(layer)) recompute(runs(block, values, Phase::recompute, layer));
+  if (is_recomputed(layer)) {
+    recompute(runs(block, values, Phase::recompute, layer));
+    for (const Values& of : values) hold_unread(block, of);
+  }
   open_gradients(unit, Phase::backward);
   bind_parameters(unit, values);
   run_backward(runs(block, values, Phase::backward, layer));
@@ -141,11 +153,12 @@ void Lowering::embedding_backward(bool is_first) {
     values[m][at(block.output_gradient)] = micro_batches_[m].gradient;
   run_backward(runs(block, values, Phase::backward, -1));
   settle(is_first);
+  if (rules_.keeps_root) {
+    reduce_root(is_first);
+    return;
+  }
   release(unit);
   reduce(unit, is_first);
-  if (!rules_.keeps_root) return;
-  release(units_.back());
-  reduce(units_.back(), is_first);
 }
 
 void Lowering::backward(bool is_first) {

@@ -150,7 +150,23 @@ void Lowering::reduce(FsdpUnit& unit, bool is_first) {
   for (UnitFlat& flat : unit.flats) reduce_flat(unit, flat, is_first);
 }
 
-void Lowering::reduce_flat(const FsdpUnit& unit, UnitFlat& flat, bool is_first) {
+// Embedding and head as one unit: what one of them reads and writes is there until the other is
+// reduced.
+void Lowering::reduce_root(bool is_first) {
+  std::vector<BufferId> together;
+  for (FsdpUnit* unit : {&units_.front(), &units_.back()}) {
+    for (UnitFlat& flat : unit->flats) {
+      together.insert(together.end(), {flat.gathered, flat.gradient});
+      together.push_back(reduce_flat(*unit, flat, is_first));
+    }
+    release(*unit);
+  }
+  const auto last = OpId(static_cast<std::uint32_t>(build_.n_ops() - 1));
+  for (const BufferId buffer : together)
+    if (buffer != no_buffer) build_.hold(buffer, last);
+}
+
+BufferId Lowering::reduce_flat(const FsdpUnit& unit, UnitFlat& flat, bool is_first) {
   const Origin from = origin(Phase::backward, StepPart::reduce_scatter, unit.layer);
   const Extent n = flat.layout->elements;
   const DType on_wire = graph_.dtype == DType::fp32 ? DType::fp32 : strategy_.reduce_dtype;
@@ -190,6 +206,7 @@ void Lowering::reduce_flat(const FsdpUnit& unit, UnitFlat& flat, bool is_first) 
     last = OpId(static_cast<std::uint32_t>(build_.n_ops() - 1));
   }
   pending_.push_back({last, reduced == flat.gradient_shard ? no_buffer : reduced, &flat});
+  return full;
 }
 
 // A shard reduced in a narrower dtype is widened, or added, on the reduce-scatter's own lane.

@@ -64,6 +64,7 @@ void xt_run_workspaces(const Work& work, std::vector<WorkspaceSpec>& list) {
     case Kernel::rope:
     case Kernel::rope_backward:
     case Kernel::add:
+    case Kernel::sum:
     case Kernel::swiglu:
     case Kernel::swiglu_backward:
     case Kernel::silu:

@@ -39,6 +39,15 @@ TEST(Add, TakesOperandsOfDifferentTypes) {
   }
 }
 
+TEST(Sum, LeavesItsOperandsAlone) {
+  for (const DType dtype : activation_types) {
+    const std::int64_t n = pick(1, 1000);
+    const at::Tensor x = random({n}, dtype), y = random({n}, dtype), z = garbage({n}, dtype);
+    run({Kernel::sum, dtype, {n}, {x, y}, {z}});
+    expect_close(z, x.to(at::kDouble) + y.to(at::kDouble), dtype);
+  }
+}
+
 TEST(Swiglu, AgreesWithAutograd) {
   for (const DType dtype : activation_types) {
     for (const std::int64_t F : {std::int64_t{1}, pick(2, 20), pick(20, 200)}) {

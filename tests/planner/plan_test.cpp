@@ -79,10 +79,10 @@ TEST(AutomaticSwap, IsTheFewestLayersThatFit) {
                              {"loss_chunk", "1024"},
                              {"swap", "auto"}});
   ASSERT_GT(plan.strategy.swap_layers, 0);
-  EXPECT_TRUE(estimate(plan).fits);
+  EXPECT_TRUE(estimate(plan).fits());
   Plan fewer = plan;
   --fewer.strategy.swap_layers;
-  EXPECT_FALSE(estimate(fewer).fits);
+  EXPECT_FALSE(estimate(fewer).fits());
 }
 
 TEST(Estimate, ModelFlopsOfQwen3AgreeWithThePublishedRate) {
@@ -151,7 +151,7 @@ TEST(Estimate, CarriesTheErrorOfTheCalibrationThatItUses) {
 TEST(Estimate, NotFittingSaysByHowMuchAndWhere) {
   const Plan plan = plan_of({{"model", "qwen3_32b"}, {"machine", "h800_sxm"}});
   const Estimate answer = estimate(plan);
-  EXPECT_FALSE(answer.fits);
+  EXPECT_FALSE(answer.fits());
   EXPECT_THAT(estimate_text(plan, answer, Style{}),
               testing::ContainsRegex("does not fit by ~[0-9.]+ GiB: .* the peak is at "));
 }

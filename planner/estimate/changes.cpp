@@ -14,7 +14,7 @@ class Changes {
     loss();
     packs();
     shards();
-    devices();
+    add(more_devices(plan_, 2));
     numbers();
     return std::move(list_);
   }
@@ -25,7 +25,6 @@ class Changes {
   void loss();
   void packs();
   void shards();
-  void devices();
   void numbers();
 
   void add(Change change) { list_.push_back(std::move(change)); }
@@ -95,18 +94,6 @@ void Changes::shards() {
     add({{"expert_parallel", std::to_string(ranks)}});
 }
 
-// Up to 64 times as many, in powers of two.
-void Changes::devices() {
-  const std::int64_t most = fits_ ? 2 : 64;
-  for (std::int64_t times = 2; times <= most; times *= 2) {
-    Change change{{"devices", std::to_string(times * plan_.devices)}};
-    if (s_.gradient_accumulation % times == 0 && s_.gradient_accumulation > 1)
-      change.emplace_back("gradient_accumulation",
-                          std::to_string(s_.gradient_accumulation / times));
-    add(std::move(change));
-  }
-}
-
 void Changes::numbers() {
   if (!s_.has_fp8_products) add({{"fp8_products", "true"}});
   if (!s_.is_compiled) add({{"compile", "true"}});
@@ -114,6 +101,14 @@ void Changes::numbers() {
 }
 
 }  // namespace
+
+Change more_devices(const Plan& plan, std::int64_t times) {
+  const std::int64_t micro_steps = plan.strategy.gradient_accumulation;
+  Change change{{"devices", std::to_string(times * plan.devices)}};
+  if (micro_steps > 1 && micro_steps % times == 0)
+    change.emplace_back("gradient_accumulation", std::to_string(micro_steps / times));
+  return change;
+}
 
 Change resolved_choices(const Plan& plan) {
   const Strategy& s = plan.strategy;

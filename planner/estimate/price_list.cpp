@@ -93,8 +93,10 @@ std::optional<Change> both(const Change& first, const Change& second) {
   return change;
 }
 
+// Pairs of what does not suffice alone, of those that save most.
 std::vector<Price> pairs_that_fit(Pricer& pricer, std::vector<Price> prices) {
-  constexpr std::size_t n_best = 8;
+  constexpr std::size_t n_best = 6;
+  std::erase_if(prices, is_possible);
   std::ranges::stable_sort(prices, std::ranges::greater(), &Price::saved);
   prices.resize(std::min(prices.size(), n_best));
   std::vector<Price> result;
@@ -107,17 +109,26 @@ std::vector<Price> pairs_that_fit(Pricer& pricer, std::vector<Price> prices) {
   return result;
 }
 
+// The least multiple that fits, if one does; twice as many are a change like any other.
+std::optional<Price> enough_devices(Pricer& pricer, const Plan& plan) {
+  constexpr std::int64_t most = 64;
+  for (std::int64_t times = 4; times <= most; times *= 2) {
+    std::optional<Price> price = pricer.price(more_devices(plan, times));
+    if (price && is_possible(*price)) return price;
+  }
+  return std::nullopt;
+}
+
 // One way for each set of fields: of several that fit, the one tried first changes least.
 std::vector<Price> ways_to_fit(Pricer& pricer, const std::vector<Price>& prices) {
   constexpr std::size_t n_shown = 3;
-  std::vector<Price> all;
-  std::ranges::copy_if(prices, std::back_inserter(all), is_possible);
-  if (all.empty()) all = pairs_that_fit(pricer, prices);
   std::vector<Price> ways;
-  for (Price& price : all)
-    if (std::ranges::none_of(ways,
-                             [&](const Price& way) { return has_same_fields(way, price.change); }))
-      ways.push_back(std::move(price));
+  const auto take = [&](const Price& price) {
+    const auto is_like_it = [&](const Price& way) { return has_same_fields(way, price.change); };
+    if (is_possible(price) && std::ranges::none_of(ways, is_like_it)) ways.push_back(price);
+  };
+  std::ranges::for_each(prices, take);
+  if (ways.size() < n_shown) std::ranges::for_each(pairs_that_fit(pricer, prices), take);
   std::ranges::stable_sort(ways, {}, &Price::added);
   ways.resize(std::min(ways.size(), n_shown));
   return ways;
@@ -135,11 +146,15 @@ PriceList price_list(const Request& request, const Plan& plan, const Estimate& e
   list.alive = holders_at(schedule, assumed_bindings(schedule), Space::device,
                           estimate.timeline.device_memory.op);
   Pricer pricer(request, plan, estimate);
-  for (const Change& change : changes_of(request.fields(), plan, estimate.fits())) {
-    if (!estimate.fits() && is_enough(list.prices, change)) continue;
-    if (std::optional<Price> price = pricer.price(change)) list.prices.push_back(std::move(*price));
+  const auto add = [&](std::optional<Price> price) {
+    if (price) list.prices.push_back(std::move(*price));
+  };
+  for (const Change& change : changes_of(request.fields(), plan, estimate.fits()))
+    if (estimate.fits() || !is_enough(list.prices, change)) add(pricer.price(change));
+  if (!estimate.fits()) {
+    if (!is_enough(list.prices, more_devices(plan, 2))) add(enough_devices(pricer, plan));
+    list.ways_to_fit = ways_to_fit(pricer, list.prices);
   }
-  if (!estimate.fits()) list.ways_to_fit = ways_to_fit(pricer, list.prices);
   std::ranges::stable_sort(list.prices, {}, &Price::seconds_per_gib);
   return list;
 }

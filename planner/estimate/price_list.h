@@ -46,8 +46,8 @@ struct PriceList {
 /// Assumes: `plan` is `request` resolved and `estimate` is of it; more devices have the same packs
 ///          each, so that a step has more tokens where there is no accumulation to shorten
 ///
-/// ways_to_fit takes pairs of the changes that save most where no single change suffices, and one
-/// way for each set of fields.
+/// ways_to_fit has one way for each set of fields; where there are fewer than three, also pairs of
+/// the changes that save most and do not suffice alone.
 PriceList price_list(const Request& request, const Plan& plan, const Estimate& estimate);
 
 /// `change` as flags of the command line.

@@ -114,10 +114,10 @@ TEST(Estimate, MemoryOfAPublishedXtunerRun) {
 TEST(Estimate, JsonHoldsEveryPromisedKey) {
   const Plan plan = plan_of({{"model", "tiny_moe"}, {"machine", "h800_sxm"}});
   const Json json = estimate_json(plan, estimate(plan));
-  for (const char* key :
-       {"schema", "step_time_s", "tokens_per_device_s", "model_flops", "mfu", "hfu",
-        "peak_memory_bytes", "reserved_memory_bytes", "peak_phase", "memory_breakdown_bytes",
-        "host_memory_bytes", "fits", "communication", "time_breakdown_s"})
+  for (const char* key : {"schema", "step_time_s", "tokens_per_device_s", "model_flops", "mfu",
+                          "hfu", "peak_memory_bytes", "reserved_memory_bytes", "peak_phase",
+                          "memory_breakdown_bytes", "host_memory_bytes", "device_bytes", "fits",
+                          "fits_p95", "verdict", "communication", "time_breakdown_s"})
     EXPECT_NE(json.find(key), nullptr) << key;
   double sum = 0;
   for (const JsonMember& part : json.at("time_breakdown_s").members())

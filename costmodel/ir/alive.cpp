@@ -9,7 +9,8 @@
 namespace xt {
 namespace {
 
-// The op that brings each buffer into being; of resident ones, the first that touches them.
+// The op that brings each buffer into being; of resident ones, the first that touches them, and of
+// moments that of their parameters, as an update names the unit instead of its layer.
 std::vector<OpId> makers(const Schedule& schedule) {
   std::vector<OpId> result(schedule.buffers.size(), no_op);
   for (std::size_t i = 0; i < result.size(); ++i) result[i] = schedule.buffers[i].first_op;
@@ -18,6 +19,9 @@ std::vector<OpId> makers(const Schedule& schedule) {
       OpId& maker = result[at(storage(schedule, id))];
       if (maker == no_op) maker = OpId{i};
     }
+  for (const Flat& flat : schedule.flats)
+    for (const BufferId moment : {flat.exp_avg, flat.exp_avg_sq})
+      if (moment != no_buffer) result[at(moment)] = result[at(flat.parameter)];
   return result;
 }
 
@@ -62,7 +66,7 @@ std::vector<Holders> holders_at(const Schedule& schedule, const Bindings& bindin
 
 std::string holder_name(const Schedule& schedule, const Holders& of) {
   std::string_view how = "made by";
-  if (of.kind == BufferKind::resident) how = "always there, first used by";
+  if (of.kind == BufferKind::resident) how = "always there, for";
   if (of.kind == BufferKind::workspace) how = "temporaries of";
   std::string text =
       fmt::format("{} {}", how, phase_names[static_cast<std::size_t>(of.origin.phase)]);

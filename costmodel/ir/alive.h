@@ -14,7 +14,8 @@ namespace xt {
 struct Holders {
   MemoryCategory category = MemoryCategory::other;
   BufferKind kind = BufferKind::transient;
-  Origin origin;  ///< of the first of those ops; of resident buffers, of the first that touches one
+  Origin origin;  ///< of the first of those ops; of resident buffers, of the first that touches
+                  ///< them or, of moments, their parameters
   Kernel kernel = Kernel::add;
   std::vector<std::int16_t> layers;  ///< in order, each once; empty outside of the decoder
   std::int64_t n_buffers = 0;

@@ -135,7 +135,8 @@ std::string verdict(const Estimate& estimate, const Style& style) {
     case Fit::fits:
       return style.painted(Meaning::good, "fits") + ": " + in_use;
     case Fit::at_risk:
-      return style.painted(Meaning::warn, "at risk") + ": " + in_use;
+      return fmt::format("{}: one run in twenty does not fit; {}",
+                         style.painted(Meaning::warn, "at risk"), in_use);
     case Fit::does_not_fit:
       break;
   }

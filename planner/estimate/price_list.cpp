@@ -25,20 +25,21 @@ class Pricer {
     seen_.push_back(plan.strategy);
   }
 
-  /// None where the engine refuses the change, it makes a run that was priced before, or it does
-  /// not lower the peak.
+  /// None where the engine refuses the change, it makes a run that was priced before, or it lowers
+  /// no peak, of what is allocated and of what the device must have.
   std::optional<Price> price(const Change& change) {
     const std::optional<Plan> plan = changed(change);
     if (!plan || std::ranges::find(seen_, plan->strategy) != seen_.end()) return std::nullopt;
     seen_.push_back(plan->strategy);
     const Estimate answer = estimate(*plan);
-    const Bytes before = estimate_.device.allocated;
-    if (answer.device.allocated >= before) return std::nullopt;
+    const DeviceMemory& before = estimate_.device;
+    if (answer.device.allocated >= before.allocated || answer.device.p50() >= before.p50())
+      return std::nullopt;
     Price price;
     price.change = change;
     price.device = answer.device;
     price.host_peak = answer.timeline.host_memory.peak;
-    price.saved = before - answer.device.allocated;
+    price.saved = before.allocated - answer.device.allocated;
     price.added = estimate_.account.step * (tokens_per_s_ / tokens_per_device_s(*plan, answer) - 1);
     price.fit = answer.fit();
     return price;

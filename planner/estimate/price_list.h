@@ -16,7 +16,7 @@ namespace xt {
 /// Fields of a run file and what they become, as a user would write them.
 using Change = std::vector<std::pair<std::string, std::string>>;
 
-/// A change that lowers the peak.
+/// A change that lowers the peak: of what is allocated, and of what is in use with communicators.
 struct Price {
   Change change;
   DeviceMemory device;  ///< of a rank, with the change

@@ -75,7 +75,8 @@ TEST(DeviceMemory, AtRiskStillFitsAndSaysSo) {
   plan.profile.memory.value = estimate(plan).device.p50();
   const Estimate answer = estimate(plan);
   EXPECT_TRUE(answer.fits());
-  EXPECT_THAT(estimate_text(plan, answer, Style{}), testing::HasSubstr("\nat risk: ~"));
+  EXPECT_THAT(estimate_text(plan, answer, Style{}),
+              testing::HasSubstr("\nat risk: one run in twenty does not fit; ~"));
   const Json json = estimate_json(plan, answer);
   EXPECT_TRUE(json.at("fits").as_bool());
   EXPECT_FALSE(json.at("fits_p95").as_bool());

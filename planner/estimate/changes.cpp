@@ -27,6 +27,8 @@ class Changes {
   void shards();
   void numbers();
 
+  /// All layers that the engine can, as it does where nothing else is said.
+  bool recomputes_all() const { return !run_.recompute || run_.recompute->kind == ChoiceKind::all; }
   void add(Change change) { list_.push_back(std::move(change)); }
   /// A change that gives a micro-step half the tokens.
   void add_with_twice_the_micro_steps(Change change) {
@@ -43,8 +45,7 @@ class Changes {
 
 void Changes::recompute() {
   const std::int64_t layers = plan_.architecture.num_hidden_layers;
-  if (s_.recompute_layers < layers)
-    add({{"recompute", std::to_string((s_.recompute_layers + layers) / 2)}});
+  if (!recomputes_all()) add({{"recompute", std::to_string((s_.recompute_layers + layers) / 2)}});
   add({{"recompute", "all"}});
   if (!s_.recompute_ops.is_all()) add({{"recompute_ops", "all"}});
   const bool has_none = s_.recompute_layers == 0;
@@ -62,7 +63,7 @@ void Changes::swap() {
   if (!fits_) add({{"swap", "auto"}});
   add({{"swap", std::to_string((s_.swap_layers + s_.recompute_layers) / 2)}});
   add({{"swap", "all"}});
-  add({{"recompute", "all"}, {"swap", "all"}});
+  if (!recomputes_all()) add({{"recompute", "all"}, {"swap", "all"}});
   if (!s_.swaps_optimizer) add({{"swap_optimizer", "true"}});
 }
 

@@ -188,6 +188,18 @@ TEST(WaysToFit, AreTheThreeFastestAndFit) {
   EXPECT_THAT(ways_to_fit_text(priced.list), HasSubstr(flags_text(ways.front().change)));
 }
 
+TEST(WaysToFit, ChangeNothingThatIsSoAlready) {
+  const Priced priced(with(moe, {{"model", "qwen3_235b_a22b"},
+                                 {"devices", "256"},
+                                 {"pack_length", "65536"},
+                                 {"sample_length", "4096"},
+                                 {"loss_chunk", "1024"},
+                                 {"swap", "30"}}));
+  ASSERT_FALSE(priced.answer.fits());
+  for (const Price& way : priced.list.ways_to_fit)
+    EXPECT_THAT(flags_text(way.change), Not(HasSubstr("recompute")));
+}
+
 TEST(WaysToFit, UseTheFewestDevicesThatFit) {
   const Priced priced({{"model", "qwen3_32b"}, {"machine", "h800_sxm"}, {"engine", "xtuner_v1"}});
   ASSERT_EQ(priced.list.ways_to_fit.size(), 1U);

@@ -149,6 +149,11 @@ void Profile::check(Reader& reader) const {
   if (reserved_over_allocated.value < 1)
     reader.problem("reserved_over_allocated.value",
                    fmt::format("ratio is {}, must be at least 1", reserved_over_allocated.value));
+  if (reserved_over_allocated_p95 &&
+      reserved_over_allocated_p95->value < reserved_over_allocated.value)
+    reader.problem("reserved_over_allocated_p95.value",
+                   fmt::format("ratio is {}, must be at least the median's {}",
+                               reserved_over_allocated_p95->value, reserved_over_allocated.value));
   if (scale_up.domain_ranks < ranks_per_node())
     reader.problem("scale_up.domain_ranks",
                    fmt::format("a domain of {} ranks is smaller than a node of {}",

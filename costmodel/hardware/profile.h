@@ -127,6 +127,10 @@ struct Profile {
   Sourced<Bytes> memory;
   Sourced<Bytes> host_memory;
   Sourced<double> reserved_over_allocated;
+  std::optional<Sourced<double>> reserved_over_allocated_p95;  ///< none: as the median
+  std::optional<Sourced<Bytes>> device_context;                ///< none: nothing
+  std::optional<Sourced<Bytes>> communicator_memory;           ///< none: nothing
+  std::optional<Sourced<Bytes>> all_to_all_memory;             ///< none: nothing
   Peaks peaks;
   std::optional<Sourced<FlopsPerSecond>> vector;
   Sourced<BytesPerSecond> hbm;
@@ -186,7 +190,15 @@ void Profile::describe_machine(Archive& archive) {
   archive.field("memory", memory, "Device memory of a rank, as the driver reports it");
   archive.field("host_memory", host_memory, "Host memory of a rank");
   archive.field("reserved_over_allocated", reserved_over_allocated,
-                "What the allocator holds over what is allocated, at the peak");
+                "What the allocator holds over what is allocated, at the peak: median");
+  archive.field("reserved_over_allocated_p95", reserved_over_allocated_p95,
+                "The same of the run in twenty that holds most; none: as the median");
+  archive.field("device_context", device_context,
+                "What driver and framework take of a rank's memory beside the allocator");
+  archive.field("communicator_memory", communicator_memory,
+                "What a communicator of several ranks takes of a rank's memory");
+  archive.field("all_to_all_memory", all_to_all_memory,
+                "What a communicator takes more once it has run an all-to-all");
   archive.field("peaks", peaks, "Dense peaks of matrix products by dtype");
   archive.field("vector", vector, "Rate of the element-wise units");
   archive.field("hbm", hbm, "Bandwidth of device memory");

@@ -11,12 +11,6 @@ using SpaceBytes = std::array<Bytes, space_names.size()>;
 
 constexpr std::size_t index(Space space) { return static_cast<std::size_t>(space); }
 
-bool is_alive(const Buffer& buffer, OpId op) {
-  if (buffer.kind == BufferKind::view) return false;
-  if (buffer.kind == BufferKind::resident) return true;
-  return at(buffer.first_op) <= at(op) && at(op) <= at(buffer.last_op);
-}
-
 void add(MemoryPeak& peak, const Buffer& buffer, const Bindings& bindings) {
   const Bytes bytes = buffer.bytes(bindings);
   peak.peak += bytes;
@@ -47,6 +41,12 @@ std::vector<SpaceBytes> memory_curves(const Schedule& schedule, const Bindings& 
 }
 
 }  // namespace
+
+bool is_alive(const Buffer& buffer, OpId op) {
+  if (buffer.kind == BufferKind::view) return false;
+  if (buffer.kind == BufferKind::resident) return true;
+  return at(buffer.first_op) <= at(op) && at(op) <= at(buffer.last_op);
+}
 
 std::vector<Bytes> memory_curve(const Schedule& schedule, const Bindings& bindings, Space space) {
   std::vector<Bytes> curve;

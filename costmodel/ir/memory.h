@@ -20,6 +20,9 @@ struct MemoryPeak {
   CategoryBytes by_category{};
 };
 
+/// Whether `buffer` has memory while `op` runs; a view never has any of its own.
+bool is_alive(const Buffer& buffer, OpId op);
+
 /// Bytes in use while each op runs, its outputs and workspace included and nothing it ends yet
 /// gone.
 ///

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace xt {
 
 BufferId storage(const Schedule& schedule, BufferId id) {
@@ -25,6 +27,21 @@ Bindings assumed_bindings(const Schedule& schedule) {
   bindings.reserve(schedule.symbols.size());
   for (const Symbol& symbol : schedule.symbols) bindings.push_back(symbol.assumed);
   return bindings;
+}
+
+std::vector<CommunicatorUse> communicators(const Schedule& schedule) {
+  std::vector<CommunicatorUse> result;
+  for (const Op& op : schedule.ops) {
+    const Work& work = schedule.work(op);
+    if (kernel_class(work.kernel) != KernelClass::collective) continue;
+    const GroupShape& group = schedule.group(work.group);
+    if (group.size < 2) continue;
+    auto found = std::ranges::find_if(
+        result, [&](const CommunicatorUse& of) { return of.lane == op.lane && of.group == group; });
+    if (found == result.end()) found = result.insert(found, {op.lane, group});
+    found->exchanges |= work.kernel == Kernel::all_to_all;
+  }
+  return result;
 }
 
 namespace {

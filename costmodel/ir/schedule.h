@@ -235,6 +235,18 @@ std::string op_name(const Schedule& schedule, OpId id);
 /// The values of all symbols as assumed before any data is seen.
 Bindings assumed_bindings(const Schedule& schedule);
 
+/// A queue of collectives over a group of ranks.
+struct CommunicatorUse {
+  Lane lane = Lane::all_gather;
+  GroupShape group;
+  bool exchanges = false;  ///< some of it are all-to-all, which needs every pair of ranks connected
+};
+
+/// The communicators that the ops of `schedule` need, each once: one runs one collective at a time,
+/// so ops on several lanes need several, and groups of the same ranks share one on a lane.
+/// Collectives of a single rank need none.
+std::vector<CommunicatorUse> communicators(const Schedule& schedule);
+
 /// A digest of everything that decides what runs; timelines of different digests do not compare.
 std::uint64_t digest(const Schedule& schedule);
 

@@ -28,7 +28,7 @@ AttentionHalf::AttentionHalf(BlockWriter& write, const Architecture& model,
       dtype_(options.dtype),
       width_(width(options.dtype)),
       has_rope_(model.position == Position::rotary),
-      repeats_keys_(options.repeats_key_heads && sp_ == 1 && cp_ == 1 && K_ < H_),
+      repeats_keys_(options.repeats_key_heads && sp_ == 1 && K_ < H_),
       options_(options),
       norm_(norm_of(model)),
       v_(values) {

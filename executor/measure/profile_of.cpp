@@ -239,15 +239,25 @@ void fill_overlap(Profile& profile, const std::vector<HeldShare>& held) {
                      held_by(held, Kernel::copy_to_host), held_by(held, Kernel::copy_to_device)};
 }
 
+// What a CPU's allocator holds. Nothing stands beside it in the memory that it counts.
+void fill_device_memory(Profile& profile, double reserved_over_allocated) {
+  const double ratio = rounded(std::max(1.0, reserved_over_allocated));
+  profile.reserved_over_allocated = {
+      ratio, measured_here("blocks of many sizes at once; a step may reuse them less well")};
+  profile.reserved_over_allocated_p95 = {
+      ratio, derived_here("measured once: its spread is not known, so taken as the median")};
+  const Sourced<Bytes> nothing{
+      Bytes(0), derived_here("a CPU has no context, and Gloo's buffers are not the allocator's")};
+  profile.device_context = profile.communicator_memory = profile.all_to_all_memory = nothing;
+}
+
 }  // namespace
 
 Profile profile_of(const Measurements& found, std::string name) {
   Profile profile;
   profile.name = std::move(name);
   describe_machine(profile, found.machine);
-  profile.reserved_over_allocated = {
-      rounded(std::max(1.0, found.reserved_over_allocated)),
-      measured_here("blocks of many sizes at once; a step may reuse them less well")};
+  fill_device_memory(profile, found.reserved_over_allocated);
   profile.peaks.of[static_cast<std::size_t>(DType::fp32)] = fp32_peak(found.kernels);
   fill_memory(profile, found.memory_copies);
   const Rates rates{profile.peak(DType::fp32)->value, profile.hbm.value};

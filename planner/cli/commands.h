@@ -28,8 +28,15 @@ struct RunOptions {
   std::vector<std::pair<std::string, std::string>> flags;  ///< by field name, as typed
 };
 
-/// Whether a run fits, how long a step takes and where its time and memory go.
-ExitCode estimate_command(const RunOptions& options, const Surroundings& around);
+/// Which run to estimate, and whether to price what would lower its peak.
+struct EstimateOptions {
+  RunOptions run;
+  bool prices = false;
+};
+
+/// Whether a run fits, how long a step takes and where its time and memory go; of one that does not
+/// fit, also how it would.
+ExitCode estimate_command(const EstimateOptions& options, const Surroundings& around);
 
 /// What to schedule and where to write it.
 struct ScheduleOptions {

@@ -57,7 +57,7 @@ class RunFlags {
 struct Arguments {
   std::string color = "auto";
   bool is_json = false;
-  RunOptions run;
+  EstimateOptions estimate;
   ScheduleOptions schedule;
   CompareOptions compare;
   CalibrateOptions calibrate;
@@ -73,7 +73,9 @@ void describe(CLI::App& app, Arguments& arguments, RunFlags& flags) {
   app.add_flag("--json", arguments.is_json, "One JSON document on standard output");
 
   CLI::App* estimate = app.add_subcommand("estimate", "Does it fit, and how long is a step?");
-  flags.add_to(*estimate, arguments.run);
+  flags.add_to(*estimate, arguments.estimate.run);
+  estimate->add_flag("--prices", arguments.estimate.prices,
+                     "Who is alive at the peak, and what every change that lowers it costs");
   estimate->footer(
       "Example: xt-plan estimate --model qwen3_30b_a3b --machine h800_sxm --devices 64"
       " --engine xtuner_v1 --pack-length 16384 --sample-length 4096");
@@ -110,7 +112,7 @@ void describe(CLI::App& app, Arguments& arguments, RunFlags& flags) {
 ExitCode dispatch(const CLI::App& app, const Arguments& arguments) {
   const Surroundings around{Catalogue{XT_DATA_ROOT}, style_of(arguments.color, STDOUT_FILENO),
                             arguments.is_json};
-  if (app.got_subcommand("estimate")) return estimate_command(arguments.run, around);
+  if (app.got_subcommand("estimate")) return estimate_command(arguments.estimate, around);
   if (app.got_subcommand("schedule")) return schedule_command(arguments.schedule, around);
   if (app.got_subcommand("compare")) return compare_command(arguments.compare, around);
   if (app.got_subcommand("calibrate")) return calibrate_command(arguments.calibrate, around);

@@ -81,7 +81,7 @@ ExitCode schedule_command(const ScheduleOptions& options, const Surroundings& ar
   const Estimate answer = estimate(plan);
   if (!options.out) {
     fmt::print("{}", schedule_lines(answer.schedule));
-    return answer.fits ? ExitCode::yes : ExitCode::no;
+    return answer.fits() ? ExitCode::yes : ExitCode::no;
   }
   write_directory(*options.out, request, plan, answer,
                   options.may_overwrite ? Overwrite::allow : Overwrite::refuse);
@@ -91,7 +91,7 @@ ExitCode schedule_command(const ScheduleOptions& options, const Surroundings& ar
     fmt::print("{}wrote {}\n", estimate_text(plan, answer, around.style),
                around.style.painted(Meaning::path, options.out->string()));
   }
-  return answer.fits ? ExitCode::yes : ExitCode::no;
+  return answer.fits() ? ExitCode::yes : ExitCode::no;
 }
 
 }  // namespace xt

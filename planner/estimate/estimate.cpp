@@ -106,11 +106,9 @@ Estimate estimate(const Plan& plan) {
   result.deviation = plan.calibration_error ? *plan.calibration_error / median_of_normal
                                             : relative_deviation(result.evidence);
   result.peak = plan.profile.peak(plan.strategy.compute_dtype)->value;
-  result.memory = plan.profile.memory.value;
-  result.reserved = scaled(pooled_peak(result.schedule, bindings, Space::device),
-                           plan.profile.reserved_over_allocated.value, Round::up);
-  result.fits = result.reserved <= result.memory &&
-                result.timeline.host_memory.peak <= plan.profile.host_memory.value;
+  result.device = device_memory(plan.profile, result.schedule, result.timeline.device_memory.peak,
+                                pooled_peak(result.schedule, bindings, Space::device));
+  result.host_memory = plan.profile.host_memory.value;
   return result;
 }
 

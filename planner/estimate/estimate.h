@@ -11,6 +11,7 @@
 #include "costmodel/report/style.h"
 #include "costmodel/sim/simulate.h"
 #include "planner/estimate/evidence.h"
+#include "planner/plan/device_memory.h"
 #include "planner/plan/plan.h"
 
 namespace xt {
@@ -29,16 +30,21 @@ struct Estimate {
   Prices prices;
   Timeline timeline;
   StepAccount account;
-  Flops model_flops;     ///< of one rank in a step, without recompute and router
-  Flops hardware_flops;  ///< of one rank in a step, as executed
-  FlopsPerSecond peak;   ///< of one rank in the plan's dtype
-  Bytes reserved;        ///< device memory that the allocator holds at the peak
-  Bytes memory;          ///< device memory of a rank
-  bool fits = false;
+  Flops model_flops;               ///< of one rank in a step, without recompute and router
+  Flops hardware_flops;            ///< of one rank in a step, as executed
+  FlopsPerSecond peak;             ///< of one rank in the plan's dtype
+  DeviceMemory device;             ///< of a rank, at the peak
+  Bytes host_memory;               ///< of a rank, there is
   std::optional<DataEffect> data;  ///< where lengths differ
   Evidence evidence;
   double deviation = 0;  ///< relative, of the step's time: by grades, or of the calibration
 
+  /// Host memory is what the schedule says it is, so that it is no risk.
+  Fit fit() const {
+    return timeline.host_memory.peak > host_memory ? Fit::does_not_fit : device.fit();
+  }
+  /// In the median run.
+  bool fits() const { return fit() != Fit::does_not_fit; }
   double mfu() const { return model_flops / account.step / peak; }
   double hfu() const { return hardware_flops / account.step / peak; }
 };

@@ -98,6 +98,18 @@ Json evidence_json(const Evidence& evidence) {
   return Json::object({{"time_by_grade", std::move(grades)}, {"numbers", std::move(numbers)}});
 }
 
+Json device_json(const DeviceMemory& device) {
+  return Json::object({{"allocated", device.allocated.value},
+                       {"reserved_p50", device.reserved_p50.value},
+                       {"reserved_p95", device.reserved_p95.value},
+                       {"n_communicators", device.n_communicators},
+                       {"communicators", device.communicators.value},
+                       {"context", device.context.value},
+                       {"p50", device.p50().value},
+                       {"p95", device.p95().value},
+                       {"memory", device.memory.value}});
+}
+
 }  // namespace
 
 Json estimate_json(const Plan& plan, const Estimate& estimate) {
@@ -119,13 +131,16 @@ Json estimate_json(const Plan& plan, const Estimate& estimate) {
        {"mfu", estimate.mfu()},
        {"hfu", estimate.hfu()},
        {"peak_memory_bytes", peak.peak.value},
-       {"reserved_memory_bytes", estimate.reserved.value},
-       {"device_memory_bytes", estimate.memory.value},
+       {"reserved_memory_bytes", estimate.device.reserved_p50.value},
+       {"device_memory_bytes", estimate.device.memory.value},
+       {"device_bytes", device_json(estimate.device)},
        {"peak_phase", phase_names[static_cast<std::size_t>(phase)]},
        {"peak_op", op_name(estimate.schedule, peak.op)},
        {"memory_breakdown_bytes", breakdown_json(peak)},
        {"host_memory_bytes", estimate.timeline.host_memory.peak.value},
-       {"fits", estimate.fits},
+       {"fits", estimate.fits()},
+       {"fits_p95", estimate.fit() == Fit::fits},
+       {"verdict", fit_names[static_cast<std::size_t>(estimate.fit())]},
        {"communication", communication_json(estimate.account)},
        {"time_breakdown_s", time_json(estimate.account)},
        {"evidence", evidence_json(estimate.evidence)},

@@ -103,28 +103,49 @@ std::string memory_table(const Estimate& estimate) {
     if (peak.by_category[i].value > 0)
       table.row({std::string(memory_category_names[i]), "~" + gib(peak.by_category[i])});
   table.row({"allocated", "~" + gib(peak.peak)});
-  table.row({"reserved", "~" + gib(estimate.reserved)});
   if (estimate.timeline.host_memory.peak.value > 0)
     table.row({"host", "~" + gib(estimate.timeline.host_memory.peak)});
   return table.text();
 }
 
-std::string verdict(const Plan& plan, const Estimate& estimate, const Style& style) {
-  const MemoryPeak& peak = estimate.timeline.device_memory;
-  const std::string where = op_name(estimate.schedule, peak.op);
-  if (estimate.fits)
-    return fmt::format("{}: ~{} reserved of {} per rank; the peak is at {}\n",
-                       style.painted(Meaning::good, "fits"), format(estimate.reserved),
-                       format(estimate.memory), where);
-  if (estimate.timeline.host_memory.peak > plan.profile.host_memory.value)
+// From what is allocated to what the device must have, in the median run and in one of twenty.
+std::string device_table(const DeviceMemory& device) {
+  Table table({{"memory of the device", {}, Align::left}, {"P50", "GiB"}, {"P95", "GiB"}});
+  const auto row = [&](std::string label, Bytes p50, Bytes p95) {
+    table.row({std::move(label), "~" + gib(p50), "~" + gib(p95)});
+  };
+  row("reserved", device.reserved_p50, device.reserved_p95);
+  if (device.communicators.value > 0)
+    row(fmt::format("{} communicator{}", device.n_communicators,
+                    device.n_communicators == 1 ? "" : "s"),
+        device.communicators, device.communicators);
+  if (device.context.value > 0) row("context", device.context, device.context);
+  row("in use", device.p50(), device.p95());
+  table.row({"of", gib(device.memory), gib(device.memory)});
+  return table.text();
+}
+
+std::string verdict(const Estimate& estimate, const Style& style) {
+  const DeviceMemory& device = estimate.device;
+  const std::string where = op_name(estimate.schedule, estimate.timeline.device_memory.op);
+  const std::string in_use =
+      fmt::format("~{} in use, ~{} in one run of twenty, of {} per rank; the peak is at {}\n",
+                  format(device.p50()), format(device.p95()), format(device.memory), where);
+  switch (estimate.fit()) {
+    case Fit::fits:
+      return style.painted(Meaning::good, "fits") + ": " + in_use;
+    case Fit::at_risk:
+      return fmt::format("{}: one run in twenty does not fit; {}",
+                         style.painted(Meaning::warn, "at risk"), in_use);
+    case Fit::does_not_fit:
+      break;
+  }
+  if (estimate.timeline.host_memory.peak > estimate.host_memory)
     return fmt::format("{}: swapping takes ~{} of host memory per rank, there are {}\n",
                        style.painted(Meaning::bad, "does not fit"),
-                       format(estimate.timeline.host_memory.peak),
-                       format(plan.profile.host_memory.value));
-  return fmt::format("{} by ~{}: ~{} reserved of {} per rank; the peak is at {}\n",
-                     style.painted(Meaning::bad, "does not fit"),
-                     format(estimate.reserved - estimate.memory), format(estimate.reserved),
-                     format(estimate.memory), where);
+                       format(estimate.timeline.host_memory.peak), format(estimate.host_memory));
+  return fmt::format("{} by ~{}: {}", style.painted(Meaning::bad, "does not fit"),
+                     format(device.p50() - device.memory), in_use);
 }
 
 std::string interval_line(const Plan& plan, const Estimate& estimate) {
@@ -161,7 +182,7 @@ std::string estimate_text(const Plan& plan, const Estimate& estimate, const Styl
   std::string text = first_lines(plan);
   text += time_table(estimate.account);
   text += traffic_table(estimate.account);
-  text += "\n" + memory_table(estimate) + "\n";
+  text += "\n" + memory_table(estimate) + "\n" + device_table(estimate.device) + "\n";
   text += data_lines(plan, estimate);
   text += fmt::format("~{} a step, ~{} tokens per device per second, MFU ~{}, HFU ~{}\n",
                       format(estimate.account.step),
@@ -172,7 +193,7 @@ std::string estimate_text(const Plan& plan, const Estimate& estimate, const Styl
       "no router, no recompute\n",
       format(estimate.model_flops), format(estimate.peak));
   text += interval_line(plan, estimate);
-  return text + evidence_line(estimate.evidence) + verdict(plan, estimate, style);
+  return text + evidence_line(estimate.evidence) + verdict(estimate, style);
 }
 
 }  // namespace xt

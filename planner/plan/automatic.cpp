@@ -4,6 +4,7 @@
 
 #include "costmodel/ir/memory.h"
 #include "planner/lower/lower.h"
+#include "planner/plan/device_memory.h"
 
 namespace xt {
 namespace {
@@ -46,11 +47,19 @@ std::int64_t automatic_chunk(const OpGraph& graph, Strategy strategy) {
                            });
 }
 
-std::int64_t automatic_swap(const OpGraph& graph, Strategy strategy, Bytes usable) {
+bool fits(const OpGraph& graph, const Strategy& strategy, const Profile& profile) {
+  const Schedule schedule = lower(graph, strategy);
+  const Bindings bindings = assumed_bindings(schedule);
+  const Bytes peak = memory_peak(schedule, bindings, Space::device).peak;
+  const Bytes pooled = pooled_peak(schedule, bindings, Space::device);
+  return device_memory(profile, schedule, peak, pooled).fit() != Fit::does_not_fit;
+}
+
+std::int64_t automatic_swap(const OpGraph& graph, Strategy strategy, const Profile& profile) {
   std::int64_t too_few = -1, enough = strategy.recompute_layers;
   while (enough - too_few > 1) {
     strategy.swap_layers = (too_few + enough) / 2;
-    if (peak_with(graph, strategy).peak <= usable) {
+    if (fits(graph, strategy, profile)) {
       enough = strategy.swap_layers;
     } else {
       too_few = strategy.swap_layers;
@@ -60,10 +69,6 @@ std::int64_t automatic_swap(const OpGraph& graph, Strategy strategy, Bytes usabl
 }
 
 }  // namespace
-
-Bytes usable_memory(const Profile& profile) {
-  return scaled(profile.memory.value, 1.0 / profile.reserved_over_allocated.value, Round::down);
-}
 
 void choose_automatic(Plan& plan, bool chunk_is_automatic, bool swap_is_automatic) {
   plan.has_automatic_chunk = chunk_is_automatic;
@@ -76,7 +81,7 @@ void choose_automatic(Plan& plan, bool chunk_is_automatic, bool swap_is_automati
   if (chunk_is_automatic) plan.strategy.loss_chunk = automatic_chunk(graph, strategy);
   if (!swap_is_automatic) return;
   strategy.loss_chunk = plan.strategy.loss_chunk;
-  plan.strategy.swap_layers = automatic_swap(graph, strategy, usable_memory(plan.profile));
+  plan.strategy.swap_layers = automatic_swap(graph, strategy, plan.profile);
 }
 
 }  // namespace xt

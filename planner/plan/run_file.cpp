@@ -83,20 +83,37 @@ Request::Request(const std::optional<std::filesystem::path>& file,
     reader.read(from_file);
     take(problems_, reader);
   }
-  RunFile from_flags;
-  for (std::size_t i = 0; i < flags_.root.items.size(); ++i) {
+  const RunFile from_flags = read_flags(flags_);
+  finish();
+  fields_ = RunFile::merged(from_file, from_flags);
+}
+
+// One flag at a time, so that each problem names its flag.
+RunFile Request::read_flags(const Document& flags) {
+  RunFile all;
+  for (std::size_t i = 0; i < flags.root.items.size(); ++i) {
     Document one;
-    one.source.path = flag_of(flags_.root.keys[i].text);
+    one.source.path = flag_of(flags.root.keys[i].text);
     one.root = map_node();
-    add(one.root, flags_.root.keys[i].text, flags_.root.items[i]);
+    add(one.root, flags.root.keys[i].text, flags.root.items[i]);
     Reader reader(one);
     RunFile read_one;
     reader.read(read_one);
     take(problems_, reader);
-    from_flags = RunFile::merged(from_flags, read_one);
+    all = RunFile::merged(all, read_one);
   }
-  finish();
-  fields_ = RunFile::merged(from_file, from_flags);
+  return all;
+}
+
+Request Request::with(const std::vector<std::pair<std::string, std::string>>& flags) const {
+  Request changed = *this;
+  const Document more = flags_document(flags);
+  const RunFile from_flags = changed.read_flags(more);
+  changed.finish();
+  changed.fields_ = RunFile::merged(fields_, from_flags);
+  for (std::size_t i = 0; i < more.root.items.size(); ++i)
+    add(changed.flags_.root, more.root.keys[i].text, more.root.items[i]);
+  return changed;
 }
 
 void Request::problem(std::string_view field, std::string message, std::string hint) {

@@ -190,6 +190,11 @@ class Request {
   Request(const std::optional<std::filesystem::path>& file,
           const std::vector<std::pair<std::string, std::string>>& flags);
 
+  /// The same request with `flags` in the place of what file and flags say of their fields.
+  ///
+  /// Throws: InputError with every problem of `flags`
+  Request with(const std::vector<std::pair<std::string, std::string>>& flags) const;
+
   const RunFile& fields() const { return fields_; }
   /// The text of the run file; empty without one.
   const std::string& file_text() const { return file_.source.text; }
@@ -200,6 +205,8 @@ class Request {
   void finish() const;
 
  private:
+  RunFile read_flags(const Document& flags);
+
   Document file_;
   Document flags_;
   RunFile fields_;

@@ -32,8 +32,9 @@ RowPrediction predict(const Plan& plan) {
   prediction.tokens_per_device_s = tokens_per_device_s(plan, answer);
   prediction.step_time_s = answer.account.step.value;
   prediction.allocated = answer.timeline.device_memory.peak;
-  prediction.reserved = answer.reserved;
-  prediction.fits = answer.fits;
+  prediction.reserved = answer.device.reserved_p50;
+  prediction.beside = answer.device.beside();
+  prediction.fits = answer.fits();
   const double tokens_per_rank_s =
       prediction.tokens_per_device_s / static_cast<double>(plan.profile.ranks_per_device);
   prediction.hardware_flops_per_token =

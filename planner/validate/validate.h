@@ -21,14 +21,15 @@ struct RowPrediction {
   double tokens_per_device_s = 0;
   double step_time_s = 0;
   Bytes allocated;  ///< at the peak, of a rank
-  Bytes reserved;   ///< at the peak, of a rank
+  Bytes reserved;   ///< at the peak, of a rank, in the median run
+  Bytes beside;     ///< communicators and context, of a rank
   bool fits = true;
   double hardware_flops_per_token = 0;  ///< as executed, recompute included
   /// What the step's ops of each class would take one after the other with nothing beside them.
   std::array<Seconds, kernel_class_names.size()> alone{};
 
-  /// Of a rank, as the device counts: nothing is known yet of what stands beside the allocator.
-  Bytes on_device() const { return reserved; }
+  /// Of a rank, as the device counts.
+  Bytes on_device() const { return reserved + beside; }
 };
 
 /// What a row came to: a prediction, or a reason without one.

@@ -16,6 +16,7 @@ Json predicted_json(const std::optional<RowPrediction>& predicted) {
                        {"step_time_s", predicted->step_time_s},
                        {"allocated_bytes", predicted->allocated.value},
                        {"reserved_bytes", predicted->reserved.value},
+                       {"device_bytes", predicted->on_device().value},
                        {"hardware_flops_per_token", predicted->hardware_flops_per_token},
                        {"alone_s", alone},
                        {"fits", predicted->fits}});

@@ -19,8 +19,8 @@ namespace {
 
 using test::Flags;
 
-// Qwen3-8B.
-constexpr std::int64_t layers = 36, K = 8, D = 128, pack = 32768;
+// Qwen3-8B, whose 8 key heads torchtitan repeats for its 32 query heads before it shares them.
+constexpr std::int64_t layers = 36, K = 32, D = 128, pack = 32768;
 
 Plan plan_with(const Flags& more) {
   const Flags flags = {{"model", "qwen3_8b"},    {"machine", "h800_sxm"}, {"devices", "8"},

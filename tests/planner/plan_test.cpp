@@ -79,10 +79,10 @@ TEST(AutomaticSwap, IsTheFewestLayersThatFit) {
                              {"loss_chunk", "1024"},
                              {"swap", "auto"}});
   ASSERT_GT(plan.strategy.swap_layers, 0);
-  EXPECT_TRUE(estimate(plan).fits);
+  EXPECT_TRUE(estimate(plan).fits());
   Plan fewer = plan;
   --fewer.strategy.swap_layers;
-  EXPECT_FALSE(estimate(fewer).fits);
+  EXPECT_FALSE(estimate(fewer).fits());
 }
 
 TEST(Estimate, ModelFlopsOfQwen3AgreeWithThePublishedRate) {
@@ -114,10 +114,10 @@ TEST(Estimate, MemoryOfAPublishedXtunerRun) {
 TEST(Estimate, JsonHoldsEveryPromisedKey) {
   const Plan plan = plan_of({{"model", "tiny_moe"}, {"machine", "h800_sxm"}});
   const Json json = estimate_json(plan, estimate(plan));
-  for (const char* key :
-       {"schema", "step_time_s", "tokens_per_device_s", "model_flops", "mfu", "hfu",
-        "peak_memory_bytes", "reserved_memory_bytes", "peak_phase", "memory_breakdown_bytes",
-        "host_memory_bytes", "fits", "communication", "time_breakdown_s"})
+  for (const char* key : {"schema", "step_time_s", "tokens_per_device_s", "model_flops", "mfu",
+                          "hfu", "peak_memory_bytes", "reserved_memory_bytes", "peak_phase",
+                          "memory_breakdown_bytes", "host_memory_bytes", "device_bytes", "fits",
+                          "fits_p95", "verdict", "communication", "time_breakdown_s"})
     EXPECT_NE(json.find(key), nullptr) << key;
   double sum = 0;
   for (const JsonMember& part : json.at("time_breakdown_s").members())
@@ -151,7 +151,7 @@ TEST(Estimate, CarriesTheErrorOfTheCalibrationThatItUses) {
 TEST(Estimate, NotFittingSaysByHowMuchAndWhere) {
   const Plan plan = plan_of({{"model", "qwen3_32b"}, {"machine", "h800_sxm"}});
   const Estimate answer = estimate(plan);
-  EXPECT_FALSE(answer.fits);
+  EXPECT_FALSE(answer.fits());
   EXPECT_THAT(estimate_text(plan, answer, Style{}),
               testing::ContainsRegex("does not fit by ~[0-9.]+ GiB: .* the peak is at "));
 }

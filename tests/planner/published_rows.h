@@ -42,12 +42,14 @@ inline PublishedRow with_oom(PublishedRow row) {
   return row;
 }
 
-/// A prediction of so many tokens per device and second, 100 bytes allocated, 120 reserved.
+/// A prediction of so many tokens per device and second, 100 bytes allocated, 120 reserved,
+/// 20 beside.
 inline RowOutcome outcome_of(double tokens_per_device_s, double flops_per_token = 1) {
   RowPrediction predicted;
   predicted.tokens_per_device_s = tokens_per_device_s;
   predicted.allocated = Bytes(100);
   predicted.reserved = Bytes(120);
+  predicted.beside = Bytes(20);
   predicted.hardware_flops_per_token = flops_per_token;
   return {predicted};
 }

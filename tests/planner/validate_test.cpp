@@ -94,7 +94,7 @@ TEST(Score, MemoryIsComparedInTheKindThatWasMeasured) {
   };
   EXPECT_DOUBLE_EQ(error(80, MemoryKind::allocated), 0.25);
   EXPECT_DOUBLE_EQ(error(80, MemoryKind::reserved), 0.5);
-  EXPECT_DOUBLE_EQ(error(160, MemoryKind::device), -0.25);
+  EXPECT_DOUBLE_EQ(error(160, MemoryKind::device), -0.125);
 }
 
 // Of no stated kind: between 100 allocated and 120 reserved there is no error.

@@ -80,6 +80,15 @@ TEST_P(EveryProfile, UsesEverySourceItNames) {
         << key;
 }
 
+TEST_P(EveryProfile, SaysWhatStandsBesideTheAllocatorAndHowFarItSpreads) {
+  ASSERT_TRUE(profile.reserved_over_allocated_p95);
+  EXPECT_GT(profile.reserved_over_allocated_p95->value, profile.reserved_over_allocated.value);
+  ASSERT_TRUE(profile.device_context);
+  EXPECT_LT(profile.device_context->value / profile.memory.value, 0.05);
+  ASSERT_TRUE(profile.communicator_memory);
+  EXPECT_LT(profile.communicator_memory->value / profile.memory.value, 0.05);
+}
+
 TEST_P(EveryProfile, NeverReachesMoreThanAPeak) {
   for (const auto& [x, y] : profile.attention.length.curve.points) EXPECT_LE(y, 1) << x;
   for (const auto& [x, y] : profile.attention_backward.length.curve.points) EXPECT_LE(y, 1) << x;
@@ -194,6 +203,14 @@ TEST(Profile, RefusesAShareAboveOne) {
   EXPECT_THAT(
       problems_of([] { load_changed("all_to_all: {value: 0.15", "all_to_all: {value: 15"); }),
       HasSubstr("share is 15, must be at most 1"));
+}
+
+TEST(Profile, RefusesASpreadBelowTheMedian) {
+  EXPECT_THAT(problems_of([] {
+                load_changed("reserved_over_allocated_p95: {value: 1.24",
+                             "reserved_over_allocated_p95: {value: 1.04");
+              }),
+              HasSubstr("ratio is 1.04, must be at least the median's 1.05"));
 }
 
 TEST(Profile, RefusesAMachineWithoutBandwidth) {

@@ -150,6 +150,15 @@ TEST(MeasuredProfile, OfASingleRankSaysThatCollectivesWereNotMeasured) {
   EXPECT_EQ(profile.overlap.swap_out.from.grade, Grade::measured);
 }
 
+TEST(MeasuredProfile, OfACpuHasNothingBesideTheAllocatorAndNoSpread) {
+  const Profile profile = profile_of(invented_measurements(Coverage::quick, 2), "machine");
+  EXPECT_DOUBLE_EQ(profile.reserved_over_allocated.value, 1.06);
+  EXPECT_DOUBLE_EQ(profile.reserved_over_allocated_p95->value, 1.06);
+  EXPECT_EQ(profile.device_context->value, Bytes(0));
+  EXPECT_EQ(profile.communicator_memory->value, Bytes(0));
+  EXPECT_EQ(profile.all_to_all_memory->value, Bytes(0));
+}
+
 TEST(MeasuredProfile, TakesAFixedTimeThatNoCallFallsBelow) {
   Measurements found = invented_measurements(Coverage::quick, 2);
   found.kernels[0].smallest = about(1.0);  // somebody else had the machine

@@ -1,0 +1,38 @@
+#include "planner/plan/device_memory.h"
+
+namespace xt {
+namespace {
+
+Bytes value_of(const std::optional<Sourced<Bytes>>& bytes) {
+  return bytes ? bytes->value : Bytes(0);
+}
+
+Bytes memory_of(const Profile& profile, const std::vector<CommunicatorUse>& all) {
+  Bytes sum;
+  for (const CommunicatorUse& one : all) {
+    sum += value_of(profile.communicator_memory);
+    if (one.exchanges) sum += value_of(profile.all_to_all_memory);
+  }
+  return sum;
+}
+
+}  // namespace
+
+DeviceMemory device_memory(const Profile& profile, const Schedule& schedule, Bytes allocated,
+                           Bytes pooled) {
+  const double p50 = profile.reserved_over_allocated.value;
+  const double p95 =
+      profile.reserved_over_allocated_p95 ? profile.reserved_over_allocated_p95->value : p50;
+  const std::vector<CommunicatorUse> all = communicators(schedule);
+  DeviceMemory result;
+  result.allocated = allocated;
+  result.reserved_p50 = scaled(pooled, p50, Round::up);
+  result.reserved_p95 = scaled(pooled, p95, Round::up);
+  result.n_communicators = static_cast<std::int64_t>(all.size());
+  result.communicators = memory_of(profile, all);
+  result.context = value_of(profile.device_context);
+  result.memory = profile.memory.value;
+  return result;
+}
+
+}  // namespace xt

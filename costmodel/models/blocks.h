@@ -9,6 +9,7 @@
 #include "costmodel/ir/op_graph.h"
 #include "costmodel/models/architecture.h"
 #include "costmodel/models/decoder.h"
+#include "costmodel/models/tensor_ranks.h"
 
 namespace xt {
 
@@ -49,7 +50,9 @@ class AttentionHalf {
   };
   Projection projection(std::string_view letter, std::int64_t heads, bool has_norm);
   void project(const Projection& p, std::string_view part);
-  void project_backward(const Projection& p, std::string_view part, bool is_first);
+  void input_backward(const Projection& p, std::string_view part, ValueId dh, bool is_first);
+  void weight_backward(const Projection& p, std::string_view part, ValueId h);
+  void project_backward();
   ValueId normalised(const Projection& p) const { return p.has_norm ? p.normed : p.raw; }
   ValueId gradient(const Projection& p) const { return p.has_norm ? p.d_normed : p.d_raw; }
 
@@ -78,7 +81,8 @@ class AttentionHalf {
   std::int64_t key_heads() const { return std::max<std::int64_t>(1, K_ / sp_); }
 
   BlockWriter& write_;
-  std::int64_t T_, E_, H_, K_, D_, sp_, cp_;
+  TensorRanks ranks_;
+  std::int64_t T_, R_, E_, H_, K_, D_, sp_, cp_;  ///< T_: tokens of products; R_: of residuals
   ContextExchange exchange_;
   DType dtype_;
   std::int64_t width_;
@@ -87,8 +91,9 @@ class AttentionHalf {
   LayerValues& v_;
   Operands seen_{};
   ValueId seen_o_{};
-  ValueId table_{}, boundaries_{}, input_norm_{}, input_norm_gradient_{}, input_rstd_{}, h_{}, o_{},
-      lse_{}, wo_{}, wo_gradient_{}, post_norm_{}, post_norm_gradient_{}, post_rstd_{};
+  ValueId table_{}, boundaries_{}, input_norm_{}, input_norm_gradient_{}, input_rstd_{}, h_{},
+      seen_h_{}, o_{}, lse_{}, wo_{}, wo_gradient_{}, post_norm_{}, post_norm_gradient_{},
+      post_rstd_{};
   Projection q_{}, k_{}, value_{};
 };
 
@@ -157,9 +162,11 @@ class DenseHalf {
   bool is_split() const { return first_.size() > 1; }
   void activate();
   void activate_backward(ValueId d_act);
+  void first_backward();
 
   BlockWriter& write_;
-  std::int64_t T_, E_, F_;
+  TensorRanks ranks_;
+  std::int64_t T_, R_, E_, F_;
   bool is_gated_, is_compiled_;
   LayerValues& v_;
   std::vector<Linear> first_;  ///< gate and up, or both as one, or the only one
@@ -191,6 +198,7 @@ class RoutedHalf {
   void router_backward();
   void shared_forward();
   void shared_backward();
+  void shared_input_backward(ValueId d_gate_up);
   void weight_gradients();
   Extent rows() const;
   void combine_copies();
@@ -208,8 +216,10 @@ class RoutedHalf {
   ValueId dispatch_backward(ValueId d_rows);
 
   BlockWriter& write_;
+  TensorRanks ranks_;
   const GraphOptions& options_;
-  std::int64_t T_, E_, F_, X_, top_k_, ep_, shared_;  ///< shared_: width of the shared experts
+  std::int64_t T_, E_, F_, X_, top_k_, ep_;
+  std::int64_t shared_, shared_tokens_;  ///< width of the shared experts, and what they see
   LayerValues& v_;
   ValueId router_{}, router_gradient_{}, w13_{}, w13_gradient_{}, w2_{}, w2_gradient_{}, logits_{},
       shared_gate_up_weight_{}, shared_gate_up_gradient_{}, shared_down_weight_{},

@@ -251,8 +251,8 @@ TEST(RowPlan, WhatNoPlanHasIsNamed) {
   EXPECT_EQ(reason([](auto& row) { row.parallel.tp = 2; }), "tensor parallelism");
   EXPECT_EQ(reason([](auto& row) { row.parallel.pp = 2; }), "pipeline parallelism");
   EXPECT_EQ(reason([](auto& row) { row.parallel.cp = 2; }), "context parallelism");
-  EXPECT_EQ(reason([](auto& row) { row.parallel.zero = 1; }), "ZeRO stage 0 or 1");
-  EXPECT_EQ(reason([](auto& row) { row.framework_family = "megatron"; }), "engine megatron");
+  EXPECT_EQ(reason([](auto& row) { row.parallel.zero = 1; }), "stage of ZeRO");
+  EXPECT_EQ(reason([](auto& row) { row.framework_family = "jax"; }), "engine jax");
   EXPECT_EQ(reason([](auto& row) { row.machine = "ascend_910b"; }), "machine ascend_910b");
   EXPECT_EQ(reason([](auto& row) { row.model.sliding_window = 128; }), "sliding windows");
   EXPECT_EQ(reason([](auto& row) { row.model.name = "Mixtral-8x7B"; }), "model mixtral");

@@ -1,0 +1,143 @@
+// Ranks that share each product: what a layer keeps, exchanges and computes on each of them.
+
+#include <gtest/gtest.h>
+
+#include "costmodel/ir/memory.h"
+#include "planner/estimate/estimate.h"
+#include "tests/planner/plans.h"
+
+namespace xt {
+namespace {
+
+using test::Flags;
+
+// MPT-7B: a GPT without biases and dropout.
+constexpr std::int64_t layers = 32, h = 4096, heads = 32, s = 2048;
+
+Estimate estimate_of(std::int64_t t, const Flags& more = {}) {
+  Flags flags = {{"model", "mpt_7b"},
+                 {"machine", "h100_sxm"},
+                 {"devices", "8"},
+                 {"engine", "megatron"},
+                 {"recompute", "none"},
+                 {"pack_length", "2048"},
+                 {"tensor_parallel", std::to_string(t)}};
+  return estimate(test::plan_of(test::with(flags, more)));
+}
+
+const Flags without_sequence_parallel = {{"tensor_sequence_parallel", "false"}};
+
+// Bytes of activations that a rank keeps from the forward for the backward pass.
+double kept(const Estimate& answer) {
+  const MemoryPeak peak = memory_peak_in(answer.schedule, assumed_bindings(answer.schedule),
+                                         Space::device, Phase::loss);
+  return static_cast<double>(
+      peak.by_category[static_cast<std::size_t>(MemoryCategory::saved_activations)].value);
+}
+
+// Source: Korthikanti et al. 2022, arXiv 2205.05198, eq. 4, sbh·34/t of a layer where attention
+// scores are not kept. Without the masks of two dropouts, which our models do not have, 32; beside
+// it what they leave out: fp32 moments of two norms, fp32 log-sum-exp of attention, and the output
+// of the last layer.
+TEST(TensorParallel, WithSequenceParallelActivationsOfALayerAreDivided) {
+  for (const std::int64_t t : {1, 2, 4, 8}) {
+    const double of_layer = static_cast<double>(s * (32 * h + 2 * 2 * 4 + 4 * heads));
+    const double all = static_cast<double>(layers) * of_layer + static_cast<double>(2 * s * h);
+    EXPECT_NEAR(kept(estimate_of(t)) / (all / static_cast<double>(t)), 1, 1e-9) << t;
+  }
+}
+
+// Source: the same, eq. 2: sbh·(10 + 24/t), of which 2 are the masks
+TEST(TensorParallel, WithoutSequenceParallelNormsAndResidualsAreWholeOnEveryRank) {
+  for (const std::int64_t t : {2, 4, 8}) {
+    const double of_layer = static_cast<double>(s * (8 * h + 2 * 2 * 4)) +
+                            static_cast<double>(s * (24 * h + 4 * heads)) / static_cast<double>(t);
+    const double all = static_cast<double>(layers) * of_layer + static_cast<double>(2 * s * h);
+    EXPECT_NEAR(kept(estimate_of(t, without_sequence_parallel)) / all, 1, 1e-9) << t;
+  }
+}
+
+// Core attention computed again: its output and log-sum-exp are not kept.
+TEST(TensorParallel, SelectiveRecomputeKeepsNothingOfAttention) {
+  const Flags selective = {{"recompute", "all"}, {"recompute_ops", "attention"}};
+  const double dropped = static_cast<double>(layers * s * (2 * h + 4 * heads)) / 4;
+  EXPECT_NEAR((kept(estimate_of(4)) - kept(estimate_of(4, selective))) / dropped, 1, 1e-9);
+}
+
+struct Exchanges {
+  int all_gathers = 0, reduce_scatters = 0, all_reduces = 0;
+  bool operator==(const Exchanges&) const = default;
+};
+
+// Exchanges of whole activations of a layer in `phase`.
+Exchanges exchanges_of_layer(const Schedule& schedule, Phase phase) {
+  Exchanges found;
+  for (const Op& op : schedule.ops) {
+    const Work& work = schedule.work(op);
+    if (work.group != Group::tensor || op.origin.phase != phase || op.origin.layer != 1) continue;
+    EXPECT_EQ(work.extents[0], Extent(s * h));
+    EXPECT_EQ(work.dtype, DType::bf16);
+    found.all_gathers += work.kernel == Kernel::all_gather ? 1 : 0;
+    found.reduce_scatters += work.kernel == Kernel::reduce_scatter ? 1 : 0;
+    found.all_reduces += work.kernel == Kernel::all_reduce ? 1 : 0;
+  }
+  return found;
+}
+
+// Source: Korthikanti et al. 2022, section 4.2.2: all-gather and reduce-scatter around attention
+// and around the ffn in either pass, and inputs gathered once more in the backward pass
+TEST(TensorParallel, ALayerExchangesItsActivationsFourTimesInEitherPass) {
+  const Schedule schedule = estimate_of(4).schedule;
+  EXPECT_EQ(exchanges_of_layer(schedule, Phase::forward), (Exchanges{2, 2, 0}));
+  EXPECT_EQ(exchanges_of_layer(schedule, Phase::backward), (Exchanges{4, 2, 0}));
+  const Schedule reduced = estimate_of(4, without_sequence_parallel).schedule;
+  EXPECT_EQ(exchanges_of_layer(reduced, Phase::forward), (Exchanges{0, 0, 2}));
+  EXPECT_EQ(exchanges_of_layer(reduced, Phase::backward), (Exchanges{0, 0, 2}));
+}
+
+TEST(TensorParallel, FlopsAndTokensOfAllRanksAddUp) {
+  const Estimate alone = estimate_of(1);
+  for (const std::int64_t t : {2, 8})
+    for (const Flags& more : {Flags{}, without_sequence_parallel}) {
+      const Estimate shared = estimate_of(t, more);
+      EXPECT_NEAR(shared.model_flops.value * static_cast<double>(t) / alone.model_flops.value, 1,
+                  1e-12);
+      EXPECT_EQ(shared.schedule.group(Group::tensor),
+                (GroupShape{static_cast<std::int32_t>(t), 1}));
+    }
+}
+
+// Ranks that have a part of the tokens each sum gradients of norms; those that have all need not.
+TEST(TensorParallel, GradientsOfNormsAreSummedOnceAStep) {
+  const auto summed = [](const Schedule& schedule) {
+    std::int64_t elements = 0;
+    for (const Op& op : schedule.ops)
+      if (schedule.work(op).group == Group::tensor && op.origin.phase == Phase::reduce)
+        elements += schedule.work(op).extents[0].code;
+    return elements;
+  };
+  const std::int64_t positions = s * h;  // of the table that every rank has
+  EXPECT_EQ(summed(estimate_of(2).schedule), (2 * layers + 1) * h + positions);
+  EXPECT_EQ(summed(estimate_of(2, without_sequence_parallel).schedule), 0);
+}
+
+TEST(TensorParallel, OneRankIsNoTensorParallelism) {
+  const Schedule schedule = estimate_of(1).schedule;
+  for (const Op& op : schedule.ops) EXPECT_NE(schedule.work(op).group, Group::tensor);
+}
+
+// Source: Megatron-LM, core/transformer/moe: expert tensor parallel size 1, experts over the ranks
+// of both
+TEST(TensorParallel, ExpertsAreSpreadOverTensorAndDataParallelRanks) {
+  const Flags routed = {{"model", "qwen3_30b_a3b"}, {"expert_parallel", "8"}};
+  const Schedule schedule = estimate_of(2, routed).schedule;
+  EXPECT_EQ(schedule.group(Group::expert), (GroupShape{8, 1}));
+  EXPECT_EQ(schedule.group(Group::shard), (GroupShape{4, 2}));
+  for (const Op& op : schedule.ops)
+    if (schedule.work(op).kernel == Kernel::permute) {
+      EXPECT_EQ(schedule.work(op).extents[0], Extent(s / 2));
+    }
+}
+
+}  // namespace
+}  // namespace xt

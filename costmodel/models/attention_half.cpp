@@ -121,22 +121,22 @@ void AttentionHalf::weight_backward(const Projection& p, std::string_view part, 
                   {p.gradient});
 }
 
-// Ranks that share products gather their input again behind the products for its gradient, and sum
-// that behind those for the weights'.
+// Where exchanges overlap, the input is gathered again behind the products for its gradient, which
+// is summed behind those for the weights'.
 void AttentionHalf::project_backward() {
   struct Part {
     const Projection& of;
     std::string_view name;
   };
   const std::array<Part, 3> parts = {{{q_, "q_proj"}, {k_, "k_proj"}, {value_, "v_proj"}}};
-  const ValueId h = ranks_.whole(Pass::backward, "q_proj", h_);
+  const ValueId h = ranks_.whole_again("q_proj", h_, seen_h_);
   const ValueId partial = ranks_.partial(v_.dnormed);
   for (const Part& part : parts) {
     input_backward(part.of, part.name, partial, &part == &parts.front());
-    if (ranks_.is_one()) weight_backward(part.of, part.name, h);
+    if (!ranks_.overlaps()) weight_backward(part.of, part.name, h);
   }
-  if (ranks_.is_one()) return;
   ranks_.add_up(Pass::backward, "q_proj", partial, v_.dnormed);
+  if (!ranks_.overlaps()) return;
   for (const Part& part : parts) weight_backward(part.of, part.name, h);
 }
 

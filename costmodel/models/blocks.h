@@ -138,7 +138,8 @@ class MlaHalf {
   Linear q_a_{}, q_b_{}, kv_a_{}, kv_b_{}, o_{};
 };
 
-/// Writes forward and backward of a dense ffn: SwiGLU, or GELU between two products. The two first
+/// Writes forward and backward of a dense ffn: SwiGLU, or GELU, whose cost
+/// squared ReLU has too, between two products. The two first
 /// products of SwiGLU are one where the engine fuses them; else its activation is one kernel if
 /// compiled and two if not.
 ///
@@ -171,7 +172,7 @@ class DenseHalf {
   LayerValues& v_;
   std::vector<Linear> first_;  ///< gate and up, or both as one, or the only one
   Linear down_{};
-  ValueId silu_{}, act_{};
+  ValueId seen_{}, silu_{}, act_{};
 };
 
 /// Writes forward and backward of a routed SwiGLU ffn, with the exchange of rows when experts are
@@ -222,7 +223,7 @@ class RoutedHalf {
   std::int64_t shared_, shared_tokens_;  ///< width of the shared experts, and what they see
   LayerValues& v_;
   ValueId router_{}, router_gradient_{}, w13_{}, w13_gradient_{}, w2_{}, w2_gradient_{}, logits_{},
-      shared_gate_up_weight_{}, shared_gate_up_gradient_{}, shared_down_weight_{},
+      shared_input_{}, shared_gate_up_weight_{}, shared_gate_up_gradient_{}, shared_down_weight_{},
       shared_down_gradient_{}, shared_gate_up_{}, shared_act_{}, shared_out_{}, weights_{},
       indices_{}, order_{}, counts_{}, received_counts_{}, received_weights_{}, expert_input_{},
       gate_up_{}, act_{}, returned_{}, d_weights_{}, d_out_{}, d_gate_up_{};

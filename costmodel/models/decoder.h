@@ -47,6 +47,9 @@ struct GraphOptions {
   /// the tokens there. See TensorRanks.
   std::int64_t tensor_parallel = 1;
   bool tensor_sequence_parallel = true;
+  /// Exchanges of these ranks run behind products of the backward pass, for which inputs are
+  /// gathered again; else gathered inputs are kept and nothing overlaps.
+  bool overlaps_tensor_parallel = true;
   bool has_fp8_products = false;  ///< see use_fp8_products()
   /// Issues products for weight gradients behind the exchange of the input gradient, so that they
   /// hide it. Otherwise both follow each other as autograd would order them.

@@ -69,10 +69,10 @@ void DenseHalf::activate_backward(ValueId d_act) {
 }
 
 void DenseHalf::forward() {
-  const ValueId x = ranks_.whole(Pass::forward, first_.front().part, v_.normed);
+  seen_ = ranks_.whole(Pass::forward, first_.front().part, v_.normed);
   for (Linear& of : first_) {
     of.y = write_.value({T_, of.rows, 1});
-    write_.forward(Kernel::matmul, of.part, {T_, of.rows, E_}, {x, of.weight.value}, {of.y});
+    write_.forward(Kernel::matmul, of.part, {T_, of.rows, E_}, {seen_, of.weight.value}, {of.y});
   }
   activate();
   const ValueId partial = ranks_.partial(v_.y);
@@ -83,7 +83,7 @@ void DenseHalf::forward() {
 
 // As in attention, exchanges run behind products.
 void DenseHalf::first_backward() {
-  const ValueId x = ranks_.whole(Pass::backward, first_.front().part, v_.normed);
+  const ValueId x = ranks_.whole_again(first_.front().part, v_.normed, seen_);
   const ValueId partial = ranks_.partial(v_.dnormed);
   const auto weight_backward = [&](const Linear& of) {
     write_.backward(Kernel::matmul_weight_backward, of.part, {T_, of.rows, E_}, {of.dy, x},
@@ -93,10 +93,10 @@ void DenseHalf::first_backward() {
     const bool is_first = &of == &first_.front();
     write_.backward(is_first ? Kernel::matmul_input_backward : Kernel::matmul_input_backward_add,
                     of.part, {T_, of.rows, E_}, {of.dy, of.weight.value}, {partial});
-    if (ranks_.is_one()) weight_backward(of);
+    if (!ranks_.overlaps()) weight_backward(of);
   }
-  if (ranks_.is_one()) return;
   ranks_.add_up(Pass::backward, first_.front().part, partial, v_.dnormed);
+  if (!ranks_.overlaps()) return;
   for (const Linear& of : first_) weight_backward(of);
 }
 

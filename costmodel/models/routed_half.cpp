@@ -75,9 +75,9 @@ void RoutedHalf::shared_forward() {
   shared_gate_up_ = write_.value({n, 2 * shared_, 1});
   shared_act_ = write_.value({n, shared_, 1});
   shared_out_ = write_.value({T_, E_, 1});
-  const ValueId x = ranks_.whole(Pass::forward, "shared.gate_up", v_.normed);
+  shared_input_ = ranks_.whole(Pass::forward, "shared.gate_up", v_.normed);
   write_.forward(Kernel::matmul, "shared.gate_up", {n, 2 * shared_, E_},
-                 {x, shared_gate_up_weight_}, {shared_gate_up_});
+                 {shared_input_, shared_gate_up_weight_}, {shared_gate_up_});
   write_.forward(Kernel::swiglu, "shared.activation", {n, shared_}, {shared_gate_up_},
                  {shared_act_});
   const ValueId partial = ranks_.partial(shared_out_);
@@ -99,7 +99,7 @@ void RoutedHalf::shared_backward() {
                   {dy, shared_act_}, {shared_down_gradient_});
   write_.backward(Kernel::swiglu_backward, "shared.activation", {n, shared_},
                   {d_act, shared_gate_up_}, {d_gate_up});
-  const ValueId x = ranks_.whole(Pass::backward, "shared.gate_up", v_.normed);
+  const ValueId x = ranks_.whole_again("shared.gate_up", v_.normed, shared_input_);
   shared_input_backward(d_gate_up);
   write_.backward(Kernel::matmul_weight_backward, "shared.gate_up", {n, 2 * shared_, E_},
                   {d_gate_up, x}, {shared_gate_up_gradient_});

@@ -12,13 +12,18 @@ TensorRanks::TensorRanks(BlockWriter& write, const GraphOptions& options, std::i
       tokens_(options.tokens),
       ranks_(options.tensor_parallel),
       width_(width),
-      shares_tokens_(options.tensor_sequence_parallel) {}
+      shares_tokens_(options.tensor_sequence_parallel),
+      overlaps_(options.overlaps_tensor_parallel) {}
 
 ValueId TensorRanks::whole(Pass pass, std::string_view part, ValueId x) {
   if (!shares_tokens()) return x;
   const ValueId gathered = write_.value({tokens_, width_, 1});
   write_.in(pass, Kernel::all_gather, part, {tokens_ * width_}, {x}, {gathered}, over_tensor);
   return gathered;
+}
+
+ValueId TensorRanks::whole_again(std::string_view part, ValueId x, ValueId seen) {
+  return overlaps_ ? whole(Pass::backward, part, x) : seen;
 }
 
 ValueId TensorRanks::partial(ValueId sum) {

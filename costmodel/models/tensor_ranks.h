@@ -20,6 +20,8 @@ class TensorRanks {
   TensorRanks(BlockWriter& write, const GraphOptions& options, std::int64_t width);
 
   bool is_one() const { return ranks_ == 1; }
+  /// Whether products of weight gradients run beside the sum of the input's gradient.
+  bool overlaps() const { return ranks_ > 1 && overlaps_; }
   /// A rank's part of `n` heads, columns or rows.
   ///
   /// Assumes: the ranks divide `n`, or the last one's part is padded
@@ -27,6 +29,8 @@ class TensorRanks {
 
   /// What products see of `x`: all tokens, gathered where ranks share them.
   ValueId whole(Pass pass, std::string_view part, ValueId x);
+  /// The same in the backward pass, of what the forward pass saw as `seen`.
+  ValueId whole_again(std::string_view part, ValueId x, ValueId seen);
   /// Where a product writes this rank's part of a sum over ranks that ends up in `sum`.
   ValueId partial(ValueId sum);
   /// Sums the ranks' `partial` into `sum`, of which each keeps its tokens.
@@ -37,7 +41,7 @@ class TensorRanks {
 
   BlockWriter& write_;
   std::int64_t tokens_, ranks_, width_;
-  bool shares_tokens_;
+  bool shares_tokens_, overlaps_;
 };
 
 }  // namespace xt

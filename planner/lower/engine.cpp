@@ -117,6 +117,7 @@ constexpr EngineRules megatron() {
   rules.splits_context = true;
   rules.splits_tensors = true;
   rules.splits_tensors_of_experts = true;
+  rules.overlaps_tensor_parallel = true;  // core/tensor_parallel/layers.py, backward of its linear
   rules.least_zero = 0;
   rules.most_zero = 1;
   rules.accumulates_in_products = true;

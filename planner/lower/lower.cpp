@@ -273,6 +273,7 @@ GraphOptions graph_options(const Strategy& strategy) {
   options.context_exchange = strategy.context_exchange;
   options.tensor_parallel = strategy.tensor_parallel;
   options.tensor_sequence_parallel = strategy.tensor_sequence_parallel;
+  options.overlaps_tensor_parallel = rules->overlaps_tensor_parallel;
   options.has_fp8_products = strategy.has_fp8_products;
   options.hides_exchange = rules->hides_exchange;
   options.fuses_gate_up = rules->fuses_gate_up;

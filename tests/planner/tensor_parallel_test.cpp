@@ -2,7 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <vector>
+
+#include "costmodel/cost/demand.h"
 #include "costmodel/ir/memory.h"
+#include "costmodel/sim/simulate.h"
 #include "planner/estimate/estimate.h"
 #include "tests/planner/plans.h"
 
@@ -95,6 +100,21 @@ TEST(TensorParallel, ALayerExchangesItsActivationsFourTimesInEitherPass) {
   EXPECT_EQ(exchanges_of_layer(reduced, Phase::backward), (Exchanges{0, 0, 2}));
 }
 
+// Source: torchtitan on PyTorch's distributed tensors, which keep gathered inputs
+TEST(TensorParallel, AnEngineThatOverlapsNothingKeepsGatheredInputs) {
+  const Flags torchtitan = {{"engine", "torchtitan"}, {"loss_chunk", "none"}};
+  const Estimate answer = estimate_of(4, torchtitan);
+  EXPECT_EQ(exchanges_of_layer(answer.schedule, Phase::forward), (Exchanges{2, 2, 0}));
+  EXPECT_EQ(exchanges_of_layer(answer.schedule, Phase::backward), (Exchanges{2, 2, 0}));
+  const double of_layer = static_cast<double>(s * (32 * h + 2 * 2 * 4 + 4 * heads)) / 4 +
+                          static_cast<double>(2 * s * h) * 2;
+  const double all = static_cast<double>(layers) * of_layer + static_cast<double>(2 * s * h) / 4;
+  // The two gathered inputs take the place of the shards that they are gathered from, one of which
+  // nothing else reads.
+  EXPECT_LT(kept(answer), all);
+  EXPECT_GT(kept(answer), all - static_cast<double>(layers * 2 * 2 * s * h) / 4 - 1);
+}
+
 TEST(TensorParallel, FlopsAndTokensOfAllRanksAddUp) {
   const Estimate alone = estimate_of(1);
   for (const std::int64_t t : {2, 8})
@@ -116,9 +136,54 @@ TEST(TensorParallel, GradientsOfNormsAreSummedOnceAStep) {
         elements += schedule.work(op).extents[0].code;
     return elements;
   };
-  const std::int64_t positions = s * h;  // of the table that every rank has
-  EXPECT_EQ(summed(estimate_of(2).schedule), (2 * layers + 1) * h + positions);
+  EXPECT_EQ(summed(estimate_of(2).schedule), (2 * layers + 1) * h);
   EXPECT_EQ(summed(estimate_of(2, without_sequence_parallel).schedule), 0);
+}
+
+// Time of products by their flops and `exchange` for each exchange of activations; everything else
+// takes none.
+Prices prices_of(const Schedule& schedule, double flops_per_s, double exchange) {
+  const Bindings bindings = assumed_bindings(schedule);
+  Prices prices;
+  for (const Work& work : schedule.works) {
+    Demand& demand = prices.demands.emplace_back();
+    if (kernel_class(work.kernel) == KernelClass::matrix)
+      demand.latency = Seconds(hardware_flops(work, bindings).value / flops_per_s);
+    if (work.group == Group::tensor) demand.latency = Seconds(exchange);
+  }
+  return prices;
+}
+
+// Seconds between attention of neighbouring layers in `phase`, where all are as long.
+double layer_time(const Schedule& schedule, Phase phase, double flops_per_s, double exchange) {
+  const Timeline timeline =
+      simulate(schedule, assumed_bindings(schedule), prices_of(schedule, flops_per_s, exchange));
+  std::vector<double> starts;
+  for (const Event& event : timeline.events) {
+    const Op& op = schedule.op(event.op);
+    const bool is_attention = kernel_class(schedule.work(op).kernel) == KernelClass::attention;
+    if (is_attention && op.origin.phase == phase)
+      starts.push_back(to_seconds(event.start - Instant{}).value);
+  }
+  return std::abs(starts.back() - starts.front()) / static_cast<double>(starts.size() - 1);
+}
+
+// Of a layer, products take F forward and 2·F backward, those of weights half of that; an exchange
+// takes g. The backward pass of Megatron hides sums behind products of weights, and what it gathers
+// again behind products of the ffn's output or of attention's.
+//
+//   forward 4·g + F    backward 2·g + 2·F where it hides exchanges, else 4·g + 2·F
+TEST(TensorParallel, MegatronHidesHalfOfTheExchangesOfTheBackwardPass) {
+  const double flops = 24.0 * static_cast<double>(s * h * h) / 4, F = 1e-3;
+  for (const double g : {1e-5, 5e-5}) {
+    const Schedule megatron = estimate_of(4).schedule;
+    EXPECT_NEAR(layer_time(megatron, Phase::forward, flops / F, g) / (4 * g + F), 1, 1e-4);
+    EXPECT_NEAR(layer_time(megatron, Phase::backward, flops / F, g) / (2 * g + 2 * F), 1, 1e-4);
+    const Schedule torchtitan =
+        estimate_of(4, {{"engine", "torchtitan"}, {"loss_chunk", "none"}}).schedule;
+    EXPECT_NEAR(layer_time(torchtitan, Phase::forward, flops / F, g) / (4 * g + F), 1, 1e-4);
+    EXPECT_NEAR(layer_time(torchtitan, Phase::backward, flops / F, g) / (4 * g + 2 * F), 1, 1e-4);
+  }
 }
 
 TEST(TensorParallel, OneRankIsNoTensorParallelism) {

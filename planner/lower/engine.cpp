@@ -116,6 +116,7 @@ constexpr EngineRules megatron() {
   rules.sends_copies = true;
   rules.splits_context = true;
   rules.splits_tensors = true;
+  rules.keeps_attended = true;  // core/transformer/attention.py, checkpointed core attention
   rules.splits_tensors_of_experts = true;
   rules.overlaps_tensor_parallel = true;  // core/tensor_parallel/layers.py, backward of its linear
   rules.least_zero = 0;

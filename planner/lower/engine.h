@@ -40,6 +40,7 @@ struct EngineRules {
   bool has_eager_kernels = false;        ///< can run without a compiler: see GraphOptions
   bool keeps_root = false;   ///< embedding and head are one unit, gathered for a whole micro-step
   bool drops_by_op = false;  ///< can recompute some ops of a layer
+  bool keeps_attended = false;          ///< keeps outputs of attention that alone is recomputed
   bool reduces_replicas_again = false;  ///< HSDP: sums over replicas once more before the update
   bool sends_copies = false;            ///< can send a token once per rank: Dispatch::deep_ep
   std::int64_t agrs_ranks = 0;          ///< that Dispatch::agrs gathers tokens of; 0: never does

@@ -63,9 +63,9 @@ FsdpUnit Lowering::make_unit(PreparedBlock& block, std::int16_t layer, std::stri
 
 void Lowering::make_units() {
   const auto prepare_block = [&](const Block& block) {
-    blocks_.push_back(prepared(graph_, block,
-                               {group_size(Group::shard), group_size(Group::expert_shard)},
-                               strategy_.recompute_ops, !rules_.recomputes_whole_layer));
+    blocks_.push_back(
+        prepared(graph_, block, {group_size(Group::shard), group_size(Group::expert_shard)},
+                 strategy_.recompute_ops, {!rules_.recomputes_whole_layer, rules_.keeps_attended}));
   };
   blocks_.reserve(graph_.decoder.size() + 2);
   prepare_block(graph_.embedding);

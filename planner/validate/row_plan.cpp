@@ -202,12 +202,17 @@ std::int64_t gradient_accumulation(const PublishedRow& row) {
   return std::max<std::int64_t>(1, *row.global_batch_size / micro_step);
 }
 
+// Tokens whose loss a rank computes in one micro-step.
+std::int64_t loss_tokens(const PublishedRow& row) {
+  return row.seq_len * row.micro_batch_size / row.parallel.cp;
+}
+
 // Liger computes the loss in chunks as large as a hidden state is to its logits.
 //
 // Source: Liger-Kernel, ops/fused_linear_cross_entropy.py
 std::int64_t liger_chunk(const PublishedRow& row) {
   const auto ratio_up = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
-  const std::int64_t tokens = row.seq_len * row.micro_batch_size;
+  const std::int64_t tokens = loss_tokens(row);
   const std::int64_t chunks = ratio_up(row.model.vocab_size, row.model.hidden_size);
   const auto least = static_cast<std::uint64_t>(ratio_up(tokens, chunks));
   return static_cast<std::int64_t>(std::bit_ceil(least));
@@ -221,7 +226,7 @@ std::string loss_chunk(const PublishedRow& row, const EngineOfFramework& of) {
   constexpr std::int64_t default_chunks = 8;
   if (notes_say(row, "Liger fused linear cross entropy")) return std::to_string(liger_chunk(row));
   if (notes_say(row, "cross entropy in chunks") || notes_say(row, "chunked loss"))
-    return std::to_string(row.seq_len * row.micro_batch_size / default_chunks);
+    return std::to_string(loss_tokens(row) / default_chunks);
   return std::string(of.loss_chunk);
 }
 

@@ -30,6 +30,9 @@ struct Strategy {
   std::int64_t sequence_parallel = 1;  ///< ranks that share a pack by heads, adjacent
   std::int64_t context_parallel = 1;   ///< ranks, or groups of those, that share it by tokens
   ContextExchange context_exchange = ContextExchange::all_gather;
+  std::int64_t tensor_parallel = 1;      ///< ranks that share each product, adjacent
+  bool tensor_sequence_parallel = true;  ///< those ranks share norms and residuals by tokens
+  std::int64_t zero = 3;  ///< stage of ZeRO: what data-parallel ranks split, see lower/stages.cpp
   std::int64_t pack_length = 0;          ///< tokens of one pack
   std::int64_t sample_length = 0;        ///< the most tokens of a sample in it
   std::int64_t sum_squared_lengths = 0;  ///< of a pack's samples; 0: all as long as they may be
@@ -53,15 +56,23 @@ struct Strategy {
   bool operator==(const Strategy&) const = default;
 
   /// Ranks that share a pack.
-  std::int64_t ranks_of_pack() const { return sequence_parallel * context_parallel; }
-  /// Tokens of one pack that a rank has.
-  std::int64_t rank_tokens() const { return pack_length / ranks_of_pack(); }
+  std::int64_t ranks_of_pack() const {
+    return sequence_parallel * context_parallel * tensor_parallel;
+  }
+  /// Tokens of one pack that a rank's products see.
+  std::int64_t product_tokens() const {
+    return pack_length / (sequence_parallel * context_parallel);
+  }
+  /// Tokens of one pack whose residuals a rank has.
+  std::int64_t rank_tokens() const {
+    return product_tokens() / (tensor_sequence_parallel ? tensor_parallel : 1);
+  }
   /// Tokens that one loss of a rank sees.
-  std::int64_t loss_tokens() const { return rank_tokens() * intra_layer_micro_batches; }
+  std::int64_t loss_tokens() const { return product_tokens() * intra_layer_micro_batches; }
   /// Packs of one rank in one step.
   std::int64_t packs_per_rank() const { return gradient_accumulation * intra_layer_micro_batches; }
   /// Tokens of all ranks in one step.
-  std::int64_t tokens_per_step() const { return ranks * rank_tokens() * packs_per_rank(); }
+  std::int64_t tokens_per_step() const { return data_parallel() * pack_length * packs_per_rank(); }
   /// Ranks that have packs of their own.
   std::int64_t data_parallel() const { return ranks / ranks_of_pack(); }
   /// Copies of the sharded parameters.

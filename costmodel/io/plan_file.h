@@ -99,6 +99,8 @@ struct PlanFile {
   std::int64_t intra_layer_micro_batches = 1;
   std::int64_t sequence_parallel = 1;
   std::int64_t context_parallel = 1;
+  std::int64_t tensor_parallel = 1;
+  std::int64_t zero = 3;
   std::int64_t shard_ranks = 1;
   std::int64_t recompute_layers = 0;
   std::int64_t swap_layers = 0;
@@ -145,6 +147,8 @@ struct PlanFile {
         .at_least(1);
     archive.field("context_parallel", context_parallel, "Ranks that share a pack by tokens")
         .at_least(1);
+    archive.field("tensor_parallel", tensor_parallel, "Ranks that share each product").at_least(1);
+    archive.field("zero", zero, "Stage of ZeRO").at_least(0).at_most(3);
     archive.field("shard_ranks", shard_ranks, "Ranks that share parameters").at_least(1);
     archive.field("recompute_layers", recompute_layers, "Layers run again").at_least(0);
     archive.field("swap_layers", swap_layers, "Layers whose input is on the host").at_least(0);

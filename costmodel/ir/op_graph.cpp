@@ -18,10 +18,12 @@ std::uint8_t part_index(std::vector<std::string>& parts, std::string_view name) 
 
 std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
 
-std::int64_t elements_of(const Block& block, std::int64_t expert_parallel) {
+std::int64_t elements_of(const Block& block, std::int64_t expert_parallel,
+                         std::int64_t tensor_parallel) {
   std::int64_t sum = 0;
   for (const GraphParameter& parameter : block.parameters)
-    sum += parameter.elements * (parameter.is_expert ? expert_parallel : 1);
+    sum += parameter.elements * (parameter.is_expert ? expert_parallel : 1) *
+           (parameter.is_split ? tensor_parallel : 1);
   return sum;
 }
 
@@ -50,6 +52,13 @@ const GraphParameter& BlockWriter::parameter(std::array<std::int64_t, 3> shape, 
         std::max(parameter.largest_piece, piece.shape[0] * piece.shape[1] * piece.shape[2]);
   parameter.pieces = std::move(pieces);
   block_.parameters.push_back(std::move(parameter));
+  return block_.parameters.back();
+}
+
+const GraphParameter& BlockWriter::part_of_parameter(std::array<std::int64_t, 3> shape,
+                                                     std::vector<Piece> pieces) {
+  parameter(shape, false, std::move(pieces));
+  block_.parameters.back().is_split = true;
   return block_.parameters.back();
 }
 
@@ -107,11 +116,13 @@ std::vector<bool> recomputed_ops(const Block& block, const std::vector<bool>& is
   return result;
 }
 
-std::int64_t count_parameters(const OpGraph& graph, std::int64_t expert_parallel) {
-  std::int64_t sum =
-      elements_of(graph.embedding, expert_parallel) + elements_of(graph.head, expert_parallel);
-  for (const std::uint16_t layer : graph.layers)
-    sum += elements_of(graph.decoder[layer], expert_parallel);
+std::int64_t count_parameters(const OpGraph& graph, std::int64_t expert_parallel,
+                              std::int64_t tensor_parallel) {
+  const auto elements = [&](const Block& block) {
+    return elements_of(block, expert_parallel, tensor_parallel);
+  };
+  std::int64_t sum = elements(graph.embedding) + elements(graph.head);
+  for (const std::uint16_t layer : graph.layers) sum += elements(graph.decoder[layer]);
   return sum;
 }
 

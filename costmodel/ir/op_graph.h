@@ -64,7 +64,8 @@ struct GraphParameter {
   ValueId value{};
   ValueId gradient{};
   bool is_expert = false;
-  bool is_fp8 = false;  ///< in its products, and so when it is gathered
+  bool is_fp8 = false;    ///< in its products, and so when it is gathered
+  bool is_split = false;  ///< tensor parallel ranks have a part each
   std::int64_t elements = 0;
   std::int64_t largest_piece = 0;  ///< elements of its largest published tensor
   std::vector<Piece> pieces;
@@ -96,7 +97,7 @@ struct OpGraph {
   bool ties_embedding = false;
   std::int64_t tokens = 0;
   std::int64_t width = 0;
-  std::int64_t vocabulary = 0;
+  std::int64_t vocabulary = 0;   ///< rows of the embedding, and of lm_head, on a rank
   std::int64_t routed_rows = 0;  ///< rows that a rank sends to experts per layer
   std::int64_t rotary_size = 0;  ///< of the table of rotary angles; 0 without them
   NormKernels norm;              ///< of the final norm
@@ -133,6 +134,9 @@ class BlockWriter {
   /// A parameter made of `pieces`, with its gradient.
   const GraphParameter& parameter(std::array<std::int64_t, 3> shape, bool is_expert,
                                   std::vector<Piece> pieces);
+  /// The same of a parameter of which tensor parallel ranks have a part each, this one of `shape`.
+  const GraphParameter& part_of_parameter(std::array<std::int64_t, 3> shape,
+                                          std::vector<Piece> pieces);
   void forward(Kernel kernel, std::string_view part, std::initializer_list<Extent> extents,
                std::initializer_list<ValueId> inputs, std::initializer_list<ValueId> outputs,
                const OpPlace& place = {});
@@ -157,7 +161,9 @@ class BlockWriter {
 /// `is_kept` marks were kept.
 std::vector<bool> recomputed_ops(const Block& block, const std::vector<bool>& is_kept);
 
-/// Elements of all parameters of all ranks: experts of a rank count `expert_parallel` times.
-std::int64_t count_parameters(const OpGraph& graph, std::int64_t expert_parallel);
+/// Elements of all parameters of all ranks: experts of a rank count `expert_parallel` times, parts
+/// of other parameters `tensor_parallel` times.
+std::int64_t count_parameters(const OpGraph& graph, std::int64_t expert_parallel,
+                              std::int64_t tensor_parallel = 1);
 
 }  // namespace xt

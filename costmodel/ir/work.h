@@ -57,13 +57,14 @@ enum class Group : std::uint8_t {
   replica,
   sequence,
   context,
+  tensor,
   up_matrix,
   down_matrix
 };
 
-inline constexpr std::array<std::string_view, 10> group_names = {
-    "none",    "world",    "shard",   "expert_shard", "expert",
-    "replica", "sequence", "context", "up_matrix",    "down_matrix"};
+inline constexpr std::array<std::string_view, 11> group_names = {
+    "none",     "world",   "shard",  "expert_shard", "expert",     "replica",
+    "sequence", "context", "tensor", "up_matrix",    "down_matrix"};
 
 /// A kernel with its extents: everything that its cost depends on.
 struct Work {

@@ -17,10 +17,12 @@ Piece vector_piece(std::string name, std::int64_t n) {
 AttentionHalf::AttentionHalf(BlockWriter& write, const Architecture& model,
                              const GraphOptions& options, LayerValues& values)
     : write_(write),
+      ranks_(write, options, model.hidden_size),
       T_(options.tokens),
+      R_(options.residual_tokens()),
       E_(model.hidden_size),
-      H_(model.num_attention_heads),
-      K_(model.num_key_value_heads),
+      H_(ranks_.part_of(model.num_attention_heads)),
+      K_(ranks_.part_of(model.num_key_value_heads)),
       D_(model.head_dim),
       sp_(options.sequence_parallel),
       cp_(options.context_parallel),
@@ -41,8 +43,8 @@ AttentionHalf::AttentionHalf(BlockWriter& write, const Architecture& model,
   q_ = projection("q", H_, model.has_qk_norm);
   k_ = projection("k", K_, model.has_qk_norm);
   value_ = projection("v", K_, false);
-  const GraphParameter wo = write.parameter(
-      {E_, H_ * D_, 1}, false, {{"self_attn.o_proj.weight", {E_, H_ * D_, 1}, 2, -1, 0}});
+  const GraphParameter wo = write.part_of_parameter(
+      {E_, H_ * D_, 1}, {{"self_attn.o_proj.weight", {E_, H_ * D_, 1}, 2, -1, 0}});
   wo_ = wo.value;
   wo_gradient_ = wo.gradient;
   const GraphParameter post_norm =
@@ -56,8 +58,8 @@ AttentionHalf::Projection AttentionHalf::projection(std::string_view letter, std
   Projection p{};
   p.heads = heads;
   p.has_norm = has_norm;
-  const GraphParameter weight = write_.parameter(
-      {heads * D_, E_, 1}, false,
+  const GraphParameter weight = write_.part_of_parameter(
+      {heads * D_, E_, 1},
       {{fmt::format("self_attn.{}_proj.weight", letter), {heads * D_, E_, 1}, 2, -1, 0}});
   p.weight = weight.value;
   p.gradient = weight.gradient;
@@ -75,21 +77,22 @@ AttentionHalf::Projection AttentionHalf::projection(std::string_view letter, std
 }
 
 void AttentionHalf::project(const Projection& p, std::string_view part) {
-  write_.forward(Kernel::matmul, part, {T_, p.heads * D_, E_}, {h_, p.weight}, {p.raw});
+  write_.forward(Kernel::matmul, part, {T_, p.heads * D_, E_}, {seen_h_, p.weight}, {p.raw});
   if (p.has_norm)
     write_.forward(Kernel::rms_norm, part, {T_ * p.heads, D_}, {p.raw, p.norm}, {p.normed, p.rstd});
 }
 
 void AttentionHalf::forward() {
-  input_rstd_ = write_.value({T_, norm_.moments, 1}, DType::fp32);
-  h_ = write_.value({T_, E_, 1});
+  input_rstd_ = write_.value({R_, norm_.moments, 1}, DType::fp32);
+  h_ = write_.value({R_, E_, 1});
   o_ = write_.value({T_, H_, D_});
   lse_ = write_.value({all_tokens(), query_heads(), 1}, DType::fp32);
-  v_.attended = write_.value({T_, E_, 1});
-  post_rstd_ = write_.value({T_, norm_.moments, 1}, DType::fp32);
-  v_.normed = write_.value({T_, E_, 1});
+  v_.attended = write_.value({R_, E_, 1});
+  post_rstd_ = write_.value({R_, norm_.moments, 1}, DType::fp32);
+  v_.normed = write_.value({R_, E_, 1});
 
-  write_.forward(norm_.forward, "input_norm", {T_, E_}, {v_.x, input_norm_}, {h_, input_rstd_});
+  write_.forward(norm_.forward, "input_norm", {R_, E_}, {v_.x, input_norm_}, {h_, input_rstd_});
+  seen_h_ = ranks_.whole(Pass::forward, "q_proj", h_);
   project(q_, "q_proj");
   project(k_, "k_proj");
   project(value_, "v_proj");
@@ -98,50 +101,72 @@ void AttentionHalf::forward() {
     write_.forward(Kernel::rope, "rope", {T_, K_, D_}, {table_}, {normalised(k_)});
   }
   attend();
-  const ValueId branch = residual_branch(write_, options_, T_, E_, v_.attended);
-  write_.forward(Kernel::matmul, "o_proj", {T_, E_, H_ * D_}, {o_, wo_}, {branch});
-  write_residual(write_, T_ * E_, v_.x, branch, v_.attended);
-  write_.forward(norm_.forward, "post_norm", {T_, E_}, {v_.attended, post_norm_},
+  const ValueId branch = residual_branch(write_, options_, R_, E_, v_.attended);
+  const ValueId partial = ranks_.partial(branch);
+  write_.forward(Kernel::matmul, "o_proj", {T_, E_, H_ * D_}, {o_, wo_}, {partial});
+  ranks_.add_up(Pass::forward, "o_proj", partial, branch);
+  write_residual(write_, R_ * E_, v_.x, branch, v_.attended);
+  write_.forward(norm_.forward, "post_norm", {R_, E_}, {v_.attended, post_norm_},
                  {v_.normed, post_rstd_});
 }
 
-void AttentionHalf::project_backward(const Projection& p, std::string_view part, bool is_first) {
-  const ValueId dh = v_.dnormed;
+void AttentionHalf::input_backward(const Projection& p, std::string_view part, ValueId dh,
+                                   bool is_first) {
   if (p.has_norm)
     write_.backward(Kernel::rms_norm_backward, part, {T_ * p.heads, D_},
                     {p.d_normed, p.raw, p.norm, p.rstd}, {p.d_raw, p.norm_gradient});
-  const std::int64_t n = p.heads * D_;
   write_.backward(is_first ? Kernel::matmul_input_backward : Kernel::matmul_input_backward_add,
-                  part, {T_, n, E_}, {p.d_raw, p.weight}, {dh});
-  write_.backward(Kernel::matmul_weight_backward, part, {T_, n, E_}, {p.d_raw, h_}, {p.gradient});
+                  part, {T_, p.heads * D_, E_}, {p.d_raw, p.weight}, {dh});
+}
+
+void AttentionHalf::weight_backward(const Projection& p, std::string_view part, ValueId h) {
+  write_.backward(Kernel::matmul_weight_backward, part, {T_, p.heads * D_, E_}, {p.d_raw, h},
+                  {p.gradient});
+}
+
+// Where exchanges overlap, the input is gathered again behind the products for its gradient, which
+// is summed behind those for the weights'.
+void AttentionHalf::project_backward() {
+  struct Part {
+    const Projection& of;
+    std::string_view name;
+  };
+  const std::array<Part, 3> parts = {{{q_, "q_proj"}, {k_, "k_proj"}, {value_, "v_proj"}}};
+  const ValueId h = ranks_.whole_again("q_proj", h_, seen_h_);
+  const ValueId partial = ranks_.partial(v_.dnormed);
+  for (const Part& part : parts) {
+    input_backward(part.of, part.name, partial, &part == &parts.front());
+    if (!ranks_.overlaps()) weight_backward(part.of, part.name, h);
+  }
+  ranks_.add_up(Pass::backward, "q_proj", partial, v_.dnormed);
+  if (!ranks_.overlaps()) return;
+  for (const Part& part : parts) weight_backward(part.of, part.name, h);
 }
 
 // On entry v_.dnormed is the gradient of the ffn's input; the layer's own gradient is left in the
 // value with role input_gradient.
 void AttentionHalf::backward() {
-  const ValueId d_attended = write_.value({T_, E_, 1});
-  write_.backward(norm_.backward, "post_norm", {T_, E_},
+  const ValueId d_attended = write_.value({R_, E_, 1});
+  write_.backward(norm_.backward, "post_norm", {R_, E_},
                   {v_.dnormed, v_.attended, post_norm_, post_rstd_},
                   {d_attended, post_norm_gradient_});
-  write_.backward(Kernel::add, "residual", {T_ * E_}, {v_.dy}, {d_attended});
+  write_.backward(Kernel::add, "residual", {R_ * E_}, {v_.dy}, {d_attended});
   const ValueId d_o = write_.value({T_, H_, D_});
-  write_.backward(Kernel::matmul_input_backward, "o_proj", {T_, E_, H_ * D_}, {d_attended, wo_},
-                  {d_o});
-  write_.backward(Kernel::matmul_weight_backward, "o_proj", {T_, E_, H_ * D_}, {d_attended, o_},
+  const ValueId d_seen = ranks_.whole(Pass::backward, "o_proj", d_attended);
+  write_.backward(Kernel::matmul_input_backward, "o_proj", {T_, E_, H_ * D_}, {d_seen, wo_}, {d_o});
+  write_.backward(Kernel::matmul_weight_backward, "o_proj", {T_, E_, H_ * D_}, {d_seen, o_},
                   {wo_gradient_});
   attend_backward(d_o);
   if (has_rope_) {
     write_.backward(Kernel::rope_backward, "rope", {T_, H_, D_}, {table_}, {gradient(q_)});
     write_.backward(Kernel::rope_backward, "rope", {T_, K_, D_}, {table_}, {gradient(k_)});
   }
-  v_.dnormed = write_.value({T_, E_, 1});
-  project_backward(q_, "q_proj", true);
-  project_backward(k_, "k_proj", false);
-  project_backward(value_, "v_proj", false);
-  const ValueId dx = write_.value({T_, E_, 1}, ValueRole::input_gradient);
-  write_.backward(norm_.backward, "input_norm", {T_, E_},
+  v_.dnormed = write_.value({R_, E_, 1});
+  project_backward();
+  const ValueId dx = write_.value({R_, E_, 1}, ValueRole::input_gradient);
+  write_.backward(norm_.backward, "input_norm", {R_, E_},
                   {v_.dnormed, v_.x, input_norm_, input_rstd_}, {dx, input_norm_gradient_});
-  write_.backward(Kernel::add, "residual", {T_ * E_}, {d_attended}, {dx});
+  write_.backward(Kernel::add, "residual", {R_ * E_}, {d_attended}, {dx});
 }
 
 }  // namespace xt

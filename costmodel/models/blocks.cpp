@@ -51,7 +51,7 @@ Block decoder_block(OpGraph& graph, const Architecture& model, const GraphOption
   Block block;
   block.prefix = "model.layers.{}.";
   BlockWriter write(graph, block);
-  const std::int64_t T = options.tokens, E = model.hidden_size;
+  const std::int64_t T = options.residual_tokens(), E = model.hidden_size;
   LayerValues values{};
   values.x = write.value({T, E, 1}, ValueRole::input);
   values.y = write.value({T, E, 1}, ValueRole::output);

@@ -9,6 +9,7 @@
 #include "costmodel/ir/op_graph.h"
 #include "costmodel/models/architecture.h"
 #include "costmodel/models/decoder.h"
+#include "costmodel/models/tensor_ranks.h"
 
 namespace xt {
 
@@ -57,7 +58,9 @@ class AttentionHalf {
   };
   Projection projection(std::string_view letter, std::int64_t heads, bool has_norm);
   void project(const Projection& p, std::string_view part);
-  void project_backward(const Projection& p, std::string_view part, bool is_first);
+  void input_backward(const Projection& p, std::string_view part, ValueId dh, bool is_first);
+  void weight_backward(const Projection& p, std::string_view part, ValueId h);
+  void project_backward();
   ValueId normalised(const Projection& p) const { return p.has_norm ? p.normed : p.raw; }
   ValueId gradient(const Projection& p) const { return p.has_norm ? p.d_normed : p.d_raw; }
 
@@ -89,7 +92,8 @@ class AttentionHalf {
   }
 
   BlockWriter& write_;
-  std::int64_t T_, E_, H_, K_, D_, sp_, cp_;
+  TensorRanks ranks_;
+  std::int64_t T_, R_, E_, H_, K_, D_, sp_, cp_;  ///< T_: tokens of products; R_: of residuals
   ContextExchange exchange_;
   DType dtype_;
   std::int64_t width_;
@@ -99,8 +103,9 @@ class AttentionHalf {
   LayerValues& v_;
   Operands seen_{};
   ValueId seen_o_{};
-  ValueId table_{}, boundaries_{}, input_norm_{}, input_norm_gradient_{}, input_rstd_{}, h_{}, o_{},
-      lse_{}, wo_{}, wo_gradient_{}, post_norm_{}, post_norm_gradient_{}, post_rstd_{};
+  ValueId table_{}, boundaries_{}, input_norm_{}, input_norm_gradient_{}, input_rstd_{}, h_{},
+      seen_h_{}, o_{}, lse_{}, wo_{}, wo_gradient_{}, post_norm_{}, post_norm_gradient_{},
+      post_rstd_{};
   Projection q_{}, k_{}, value_{};
 };
 
@@ -145,7 +150,8 @@ class MlaHalf {
   Linear q_a_{}, q_b_{}, kv_a_{}, kv_b_{}, o_{};
 };
 
-/// Writes forward and backward of a dense ffn: SwiGLU, or GELU between two products. The two first
+/// Writes forward and backward of a dense ffn: SwiGLU, or GELU, whose cost
+/// squared ReLU has too, between two products. The two first
 /// products of SwiGLU are one where the engine fuses them; else its activation is one kernel if
 /// compiled and two if not.
 ///
@@ -169,15 +175,17 @@ class DenseHalf {
   bool is_split() const { return first_.size() > 1; }
   void activate();
   void activate_backward(ValueId d_act);
+  void first_backward();
 
   BlockWriter& write_;
-  std::int64_t T_, E_, F_;
+  TensorRanks ranks_;
+  std::int64_t T_, R_, E_, F_;
   const GraphOptions& options_;
   bool is_gated_;
   LayerValues& v_;
   std::vector<Linear> first_;  ///< gate and up, or both as one, or the only one
   Linear down_{};
-  ValueId silu_{}, act_{};
+  ValueId seen_{}, silu_{}, act_{};
 };
 
 /// Writes forward and backward of a routed SwiGLU ffn, with the exchange of rows when experts are
@@ -204,6 +212,7 @@ class RoutedHalf {
   void router_backward();
   void shared_forward();
   void shared_backward();
+  void shared_input_backward(ValueId d_gate_up);
   void weight_gradients();
   Extent rows() const;
   void combine_copies();
@@ -221,11 +230,13 @@ class RoutedHalf {
   ValueId dispatch_backward(ValueId d_rows);
 
   BlockWriter& write_;
+  TensorRanks ranks_;
   const GraphOptions& options_;
-  std::int64_t T_, E_, F_, X_, top_k_, ep_, shared_;  ///< shared_: width of the shared experts
+  std::int64_t T_, E_, F_, X_, top_k_, ep_;
+  std::int64_t shared_, shared_tokens_;  ///< width of the shared experts, and what they see
   LayerValues& v_;
   ValueId router_{}, router_gradient_{}, w13_{}, w13_gradient_{}, w2_{}, w2_gradient_{}, logits_{},
-      shared_gate_up_weight_{}, shared_gate_up_gradient_{}, shared_down_weight_{},
+      shared_input_{}, shared_gate_up_weight_{}, shared_gate_up_gradient_{}, shared_down_weight_{},
       shared_down_gradient_{}, shared_gate_up_{}, shared_act_{}, shared_out_{}, weights_{},
       indices_{}, order_{}, counts_{}, received_counts_{}, received_weights_{}, expert_input_{},
       gate_up_{}, act_{}, returned_{}, d_weights_{}, d_out_{}, d_gate_up_{};

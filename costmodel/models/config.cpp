@@ -13,17 +13,21 @@
 namespace xt {
 namespace {
 
-// Columns: norms of query and key, experts, latent attention, GPT style, executed.
-constexpr std::array<Family, 6> rows = {{
+// Columns: norms of query and key, experts, latent attention, LayerNorm and two products, positions
+// as in GPT, executed.
+constexpr std::array<Family, 7> rows = {{
     {"qwen3", "dense decoder with grouped query attention and norms of query and key", true, false,
-     false, false, true},
-    {"qwen3_moe", "the same with a routed ffn", true, true, false, false, true},
-    {"llama", "dense decoder with grouped query attention", false, false, false, false, false},
+     false, false, false, true},
+    {"qwen3_moe", "the same with a routed ffn", true, true, false, false, false, true},
+    {"llama", "dense decoder with grouped query attention", false, false, false, false, false,
+     false},
+    {"nemotron", "the same with LayerNorm and squared ReLU between two products", false, false,
+     false, true, false, false},
     {"mpt", "GPT style: LayerNorm, GELU, learned positions or ALiBi, no biases", false, false,
-     false, true, false},
+     false, true, true, false},
     {"deepseek_v3", "latent attention, routed and shared experts, leading dense layers", false,
-     true, true, false, false},
-    {"kimi_k2", "as deepseek_v3", false, true, true, false, false},
+     true, true, false, false, false},
+    {"kimi_k2", "as deepseek_v3", false, true, true, false, false, false},
 }};
 
 }  // namespace
@@ -32,8 +36,8 @@ std::span<const Family> families() { return rows; }
 
 void Family::shape(Architecture& architecture) const {
   architecture.has_qk_norm = has_qk_norm;
-  architecture.has_layer_norm = is_gpt;
-  architecture.has_gated_ffn = !is_gpt;
+  architecture.has_layer_norm = has_layer_norm;
+  architecture.has_gated_ffn = !has_layer_norm;
 }
 
 const Family& family_of(const Architecture& architecture) {
@@ -135,9 +139,10 @@ void ModelConfig::check_variants(Reader& reader) const {
   const auto is_something = [](const std::optional<Node>& node) {
     return node && node->kind != Node::Kind::nothing;
   };
-  if (hidden_act_ && *hidden_act_ != "silu")
+  const std::string_view activation = architecture.has_gated_ffn ? "silu" : "relu2";
+  if (hidden_act_ && *hidden_act_ != activation)
     reader.problem("hidden_act", fmt::format("not supported: activation `{}`", *hidden_act_),
-                   "families with `silu` can be built");
+                   fmt::format("a {} model has `{}`", architecture.model_type, activation));
   refuse("attention_bias", attention_bias_.value_or(false), "biases of the projections");
   refuse("mlp_bias", mlp_bias_.value_or(false), "biases of the ffn");
   refuse("use_sliding_window", use_sliding_window_.value_or(false), "sliding windows");

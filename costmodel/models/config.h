@@ -20,8 +20,9 @@ struct Family {
   bool has_qk_norm;
   bool has_experts;
   bool has_mla;
-  bool is_gpt;       ///< LayerNorm, GELU, positions that are learned or a bias of attention
-  bool is_executed;  ///< by xt-run
+  bool has_layer_norm;  ///< and an ffn of two products
+  bool is_gpt;          ///< positions are learned or a bias of attention
+  bool is_executed;     ///< by xt-run
 
   /// Sets what all models of the family have in common.
   void shape(Architecture& architecture) const;
@@ -227,7 +228,8 @@ void ModelConfig::describe_without_cost(Archive& archive) {
                                      "pretraining_tp",
                                      "num_nextn_predict_layers",
                                      "_name_or_path",
-                                     "rope_parameters"})
+                                     "rope_parameters",
+                                     "norm_eps"})
     archive.field(key, ignored_, "Without effect on a step's cost");
   archive.field("published_parameters", published_parameters, "Total to be checked against");
   archive.field("source", source, "Where the numbers come from");

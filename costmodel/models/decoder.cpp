@@ -8,6 +8,7 @@
 #include "costmodel/models/blocks.h"
 #include "costmodel/models/eager_kernels.h"
 #include "costmodel/models/fp8_products.h"
+#include "costmodel/models/tensor_ranks.h"
 
 namespace xt {
 
@@ -47,29 +48,36 @@ void build_positions(BlockWriter& write, const Architecture& model, std::int64_t
                  {table.gradient});
 }
 
-void build_embedding(OpGraph& graph, const Architecture& model) {
+// Tensor parallel ranks have some rows of the vocabulary each; a token has its row on one of them.
+void build_embedding(OpGraph& graph, const Architecture& model, const GraphOptions& options) {
   graph.embedding.prefix = "model.";
   BlockWriter write(graph, graph.embedding);
-  const std::int64_t T = graph.tokens, E = model.hidden_size, V = model.vocab_size;
+  const std::int64_t T = graph.tokens, E = graph.width, V = graph.vocabulary;
+  const std::int64_t R = options.residual_tokens();
+  TensorRanks ranks(write, options, E);
   const ValueId tokens = write.value({T, 1, 1}, ValueRole::tokens);
-  const ValueId y = write.value({T, E, 1}, ValueRole::output);
-  const ValueId dy = write.value({T, E, 1}, ValueRole::output_gradient);
+  const ValueId y = write.value({R, E, 1}, ValueRole::output);
+  const ValueId dy = write.value({R, E, 1}, ValueRole::output_gradient);
   const GraphParameter weight =
-      write.parameter({V, E, 1}, false, {whole("embed_tokens.weight", V, E)});
-  write.forward(Kernel::embedding, "embed", {T, E, V}, {tokens, weight.value}, {y});
-  if (model.position == Position::learned) build_positions(write, model, T, y, dy);
+      write.part_of_parameter({V, E, 1}, {whole("embed_tokens.weight", V, E)});
+  const ValueId partial = ranks.partial(y);
+  write.forward(Kernel::embedding, "embed", {T, E, V}, {tokens, weight.value}, {partial});
+  ranks.add_up(Pass::forward, "embed", partial, y);
+  if (model.position == Position::learned) build_positions(write, model, R, y, dy);
   if (!model.tie_word_embeddings)
     write.backward(Kernel::fill_zero, "embed", {V * E}, {}, {weight.gradient});
-  write.backward(Kernel::embedding_backward, "embed", {T, E, V}, {dy, tokens}, {weight.gradient});
+  const ValueId d_whole = ranks.whole(Pass::backward, "embed", dy);
+  write.backward(Kernel::embedding_backward, "embed", {T, E, V}, {d_whole, tokens},
+                 {weight.gradient});
 }
 
 void build_head(OpGraph& graph, const Architecture& model) {
   graph.head.prefix = "";
   BlockWriter write(graph, graph.head);
-  const std::int64_t E = model.hidden_size, V = model.vocab_size;
+  const std::int64_t E = graph.width, V = graph.vocabulary;
   write.parameter({E, 1, 1}, false, {{"model.norm.weight", {E, 1, 1}, 1, -1, 0}});
   if (!model.tie_word_embeddings)
-    write.parameter({V, E, 1}, false, {whole("lm_head.weight", V, E)});
+    write.part_of_parameter({V, E, 1}, {whole("lm_head.weight", V, E)});
 }
 
 }  // namespace
@@ -78,8 +86,9 @@ OpGraph build_decoder(const Architecture& model, const GraphOptions& options) {
   OpGraph graph;
   graph.tokens = options.tokens;
   graph.width = model.hidden_size;
-  graph.vocabulary = model.vocab_size;
-  graph.routed_rows = options.tokens * model.num_experts_per_tok;
+  const std::int64_t ranks = options.tensor_parallel;
+  graph.vocabulary = (model.vocab_size + ranks - 1) / ranks;
+  graph.routed_rows = options.residual_tokens() * model.num_experts_per_tok;
   if (model.position == Position::rotary)
     graph.rotary_size = model.has_mla() ? model.qk_rope_head_dim : model.head_dim;
   graph.norm = norm_of(model);
@@ -87,7 +96,7 @@ OpGraph build_decoder(const Architecture& model, const GraphOptions& options) {
   graph.attention_parts = attention_parts(options);
   graph.ties_embedding = model.tie_word_embeddings;
   graph.constants = {model.rms_norm_eps, model.rope_theta, model.norm_topk_prob};
-  build_embedding(graph, model);
+  build_embedding(graph, model, options);
   std::array<std::optional<std::uint16_t>, 2> kinds;
   for (std::int64_t layer = 0; layer < model.num_hidden_layers; ++layer) {
     const bool is_sparse = model.is_sparse(layer);

@@ -33,7 +33,7 @@ constexpr const auto& enum_names(ContextExchange) { return context_exchange_name
 
 /// What the graph depends on beside the model.
 struct GraphOptions {
-  std::int64_t tokens = 0;           ///< of one pack, or of a rank's part of it
+  std::int64_t tokens = 0;           ///< of one pack, or of the part of it that products see
   DType dtype = DType::fp32;         ///< of parameters and activations while computing
   std::int64_t expert_parallel = 1;  ///< ranks that share the experts of a layer
   Dispatch dispatch = Dispatch::all_to_all;
@@ -43,6 +43,13 @@ struct GraphOptions {
   /// as far from its start as from its end, so that all have the same work under a causal mask.
   std::int64_t context_parallel = 1;
   ContextExchange context_exchange = ContextExchange::all_gather;
+  /// Ranks that share each product; where they share norms and residuals too, each has a part of
+  /// the tokens there. See TensorRanks.
+  std::int64_t tensor_parallel = 1;
+  bool tensor_sequence_parallel = true;
+  /// Exchanges of these ranks run behind products of the backward pass, for which inputs are
+  /// gathered again; else gathered inputs are kept and nothing overlaps.
+  bool overlaps_tensor_parallel = true;
   bool has_fp8_products = false;  ///< see use_fp8_products()
   /// Issues products for weight gradients behind the exchange of the input gradient, so that they
   /// hide it. Otherwise both follow each other as autograd would order them.
@@ -52,6 +59,11 @@ struct GraphOptions {
   /// Norms, rotary angles and activations are one kernel each; else op by op: see
   /// use_eager_kernels().
   bool is_compiled = true;
+
+  /// Tokens whose norms and residuals a rank has.
+  std::int64_t residual_tokens() const {
+    return tokens / (tensor_sequence_parallel ? tensor_parallel : 1);
+  }
 };
 
 /// The op graph of one micro-step on one rank.
@@ -61,7 +73,9 @@ struct GraphOptions {
 /// no
 ///          token; sequence_parallel divides
 ///          the query heads, and divides the key heads or is a multiple of them; context_parallel
-///          is 1 with latent attention, and twice it divides every sample
+///          is 1 with latent attention, and twice it divides every sample; tensor_parallel is 1
+///          with latent attention, and divides heads, widths of ffns and, where tokens are shared,
+///          tokens
 /// Source:  Jacobs et al. 2023, "DeepSpeed Ulysses", arXiv 2309.14509, for sequence_parallel;
 ///           Liu et al. 2023, "Ring Attention", arXiv 2310.01889, for context_parallel;
 ///           Qwen3 technical report 2025, §2; Hugging Face transformers, models qwen3 and qwen3_moe

@@ -7,9 +7,11 @@ namespace xt {
 DenseHalf::DenseHalf(BlockWriter& write, const Architecture& model, const GraphOptions& options,
                      LayerValues& values)
     : write_(write),
+      ranks_(write, options, model.hidden_size),
       T_(options.tokens),
+      R_(options.residual_tokens()),
       E_(model.hidden_size),
-      F_(model.intermediate_size),
+      F_(ranks_.part_of(model.intermediate_size)),
       options_(options),
       is_gated_(model.has_gated_ffn),
       v_(values) {
@@ -27,7 +29,7 @@ DenseHalf::DenseHalf(BlockWriter& write, const Architecture& model, const GraphO
 DenseHalf::Linear DenseHalf::linear(std::string name, std::int64_t rows, std::int64_t columns,
                                     std::vector<Piece> pieces) {
   if (pieces.empty()) pieces = {{"mlp." + name + ".weight", {rows, columns, 1}, 2, -1, 0}};
-  const GraphParameter weight = write_.parameter({rows, columns, 1}, false, std::move(pieces));
+  const GraphParameter weight = write_.part_of_parameter({rows, columns, 1}, std::move(pieces));
   return {weight, rows, columns, std::move(name)};
 }
 
@@ -67,32 +69,48 @@ void DenseHalf::activate_backward(ValueId d_act) {
 }
 
 void DenseHalf::forward() {
+  seen_ = ranks_.whole(Pass::forward, first_.front().part, v_.normed);
   for (Linear& of : first_) {
     of.y = write_.value({T_, of.rows, 1});
-    write_.forward(Kernel::matmul, of.part, {T_, of.rows, E_}, {v_.normed, of.weight.value},
-                   {of.y});
+    write_.forward(Kernel::matmul, of.part, {T_, of.rows, E_}, {seen_, of.weight.value}, {of.y});
   }
   activate();
-  const ValueId branch = residual_branch(write_, options_, T_, E_, v_.y);
-  write_.forward(Kernel::matmul, down_.part, {T_, E_, F_}, {act_, down_.weight.value}, {branch});
-  write_residual(write_, T_ * E_, v_.attended, branch, v_.y);
+  const ValueId branch = residual_branch(write_, options_, R_, E_, v_.y);
+  const ValueId partial = ranks_.partial(branch);
+  write_.forward(Kernel::matmul, down_.part, {T_, E_, F_}, {act_, down_.weight.value}, {partial});
+  ranks_.add_up(Pass::forward, down_.part, partial, branch);
+  write_residual(write_, R_ * E_, v_.attended, branch, v_.y);
+}
+
+// As in attention, exchanges run behind products.
+void DenseHalf::first_backward() {
+  const ValueId x = ranks_.whole_again(first_.front().part, v_.normed, seen_);
+  const ValueId partial = ranks_.partial(v_.dnormed);
+  const auto weight_backward = [&](const Linear& of) {
+    write_.backward(Kernel::matmul_weight_backward, of.part, {T_, of.rows, E_}, {of.dy, x},
+                    {of.weight.gradient});
+  };
+  for (const Linear& of : first_) {
+    const bool is_first = &of == &first_.front();
+    write_.backward(is_first ? Kernel::matmul_input_backward : Kernel::matmul_input_backward_add,
+                    of.part, {T_, of.rows, E_}, {of.dy, of.weight.value}, {partial});
+    if (!ranks_.overlaps()) weight_backward(of);
+  }
+  ranks_.add_up(Pass::backward, first_.front().part, partial, v_.dnormed);
+  if (!ranks_.overlaps()) return;
+  for (const Linear& of : first_) weight_backward(of);
 }
 
 void DenseHalf::backward() {
   const ValueId d_act = write_.value({T_, F_, 1});
-  v_.dnormed = write_.value({T_, E_, 1});
-  write_.backward(Kernel::matmul_input_backward, down_.part, {T_, E_, F_},
-                  {v_.dy, down_.weight.value}, {d_act});
-  write_.backward(Kernel::matmul_weight_backward, down_.part, {T_, E_, F_}, {v_.dy, act_},
+  v_.dnormed = write_.value({R_, E_, 1});
+  const ValueId dy = ranks_.whole(Pass::backward, down_.part, v_.dy);
+  write_.backward(Kernel::matmul_input_backward, down_.part, {T_, E_, F_}, {dy, down_.weight.value},
+                  {d_act});
+  write_.backward(Kernel::matmul_weight_backward, down_.part, {T_, E_, F_}, {dy, act_},
                   {down_.weight.gradient});
   activate_backward(d_act);
-  for (const Linear& of : first_) {
-    const bool is_first = &of == &first_.front();
-    write_.backward(is_first ? Kernel::matmul_input_backward : Kernel::matmul_input_backward_add,
-                    of.part, {T_, of.rows, E_}, {of.dy, of.weight.value}, {v_.dnormed});
-    write_.backward(Kernel::matmul_weight_backward, of.part, {T_, of.rows, E_}, {of.dy, v_.normed},
-                    {of.weight.gradient});
-  }
+  first_backward();
 }
 
 }  // namespace xt

@@ -32,14 +32,16 @@ std::vector<Piece> expert_pieces(std::int64_t experts, std::initializer_list<con
 RoutedHalf::RoutedHalf(BlockWriter& write, const Architecture& model, const GraphOptions& options,
                        LayerValues& values)
     : write_(write),
+      ranks_(write, options, model.hidden_size),
       options_(options),
-      T_(options.tokens),
+      T_(options.residual_tokens()),
       E_(model.hidden_size),
       F_(model.moe_intermediate_size),
       X_(model.num_experts),
       top_k_(model.num_experts_per_tok),
       ep_(options.expert_parallel),
-      shared_(model.n_shared_experts * model.moe_intermediate_size),
+      shared_(ranks_.part_of(model.n_shared_experts * model.moe_intermediate_size)),
+      shared_tokens_(options.tokens),
       v_(values) {
   const std::int64_t local = X_ / ep_;
   const GraphParameter router =
@@ -55,47 +57,68 @@ RoutedHalf::RoutedHalf(BlockWriter& write, const Architecture& model, const Grap
   w2_ = w2.value;
   w2_gradient_ = w2.gradient;
   if (shared_ == 0) return;
-  const GraphParameter gate_up = write.parameter(
-      {2 * shared_, E_, 1}, false,
+  const GraphParameter gate_up = write.part_of_parameter(
+      {2 * shared_, E_, 1},
       {{"mlp.shared_experts.gate_proj.weight", {shared_, E_, 1}, 2, -1, 0},
        {"mlp.shared_experts.up_proj.weight", {shared_, E_, 1}, 2, -1, shared_ * E_}});
   shared_gate_up_weight_ = gate_up.value;
   shared_gate_up_gradient_ = gate_up.gradient;
-  const GraphParameter down =
-      write.parameter({E_, shared_, 1}, false,
-                      {{"mlp.shared_experts.down_proj.weight", {E_, shared_, 1}, 2, -1, 0}});
+  const GraphParameter down = write.part_of_parameter(
+      {E_, shared_, 1}, {{"mlp.shared_experts.down_proj.weight", {E_, shared_, 1}, 2, -1, 0}});
   shared_down_weight_ = down.value;
   shared_down_gradient_ = down.gradient;
 }
 
 void RoutedHalf::shared_forward() {
   if (shared_ == 0) return;
-  shared_gate_up_ = write_.value({T_, 2 * shared_, 1});
-  shared_act_ = write_.value({T_, shared_, 1});
+  const std::int64_t n = shared_tokens_;
+  shared_gate_up_ = write_.value({n, 2 * shared_, 1});
+  shared_act_ = write_.value({n, shared_, 1});
   shared_out_ = write_.value({T_, E_, 1});
-  write_.forward(Kernel::matmul, "shared.gate_up", {T_, 2 * shared_, E_},
-                 {v_.normed, shared_gate_up_weight_}, {shared_gate_up_});
-  write_.forward(Kernel::swiglu, "shared.activation", {T_, shared_}, {shared_gate_up_},
+  shared_input_ = ranks_.whole(Pass::forward, "shared.gate_up", v_.normed);
+  write_.forward(Kernel::matmul, "shared.gate_up", {n, 2 * shared_, E_},
+                 {shared_input_, shared_gate_up_weight_}, {shared_gate_up_});
+  write_.forward(Kernel::swiglu, "shared.activation", {n, shared_}, {shared_gate_up_},
                  {shared_act_});
-  write_.forward(Kernel::matmul, "shared.down", {T_, E_, shared_},
-                 {shared_act_, shared_down_weight_}, {shared_out_});
+  const ValueId partial = ranks_.partial(shared_out_);
+  write_.forward(Kernel::matmul, "shared.down", {n, E_, shared_},
+                 {shared_act_, shared_down_weight_}, {partial});
+  ranks_.add_up(Pass::forward, "shared.down", partial, shared_out_);
 }
 
 // On entry v_.dnormed holds what came through the router.
 void RoutedHalf::shared_backward() {
   if (shared_ == 0) return;
-  const ValueId d_act = write_.value({T_, shared_, 1});
-  const ValueId d_gate_up = write_.value({T_, 2 * shared_, 1});
-  write_.backward(Kernel::matmul_input_backward, "shared.down", {T_, E_, shared_},
-                  {v_.dy, shared_down_weight_}, {d_act});
-  write_.backward(Kernel::matmul_weight_backward, "shared.down", {T_, E_, shared_},
-                  {v_.dy, shared_act_}, {shared_down_gradient_});
-  write_.backward(Kernel::swiglu_backward, "shared.activation", {T_, shared_},
+  const std::int64_t n = shared_tokens_;
+  const ValueId d_act = write_.value({n, shared_, 1});
+  const ValueId d_gate_up = write_.value({n, 2 * shared_, 1});
+  const ValueId dy = ranks_.whole(Pass::backward, "shared.down", v_.dy);
+  write_.backward(Kernel::matmul_input_backward, "shared.down", {n, E_, shared_},
+                  {dy, shared_down_weight_}, {d_act});
+  write_.backward(Kernel::matmul_weight_backward, "shared.down", {n, E_, shared_},
+                  {dy, shared_act_}, {shared_down_gradient_});
+  write_.backward(Kernel::swiglu_backward, "shared.activation", {n, shared_},
                   {d_act, shared_gate_up_}, {d_gate_up});
-  write_.backward(Kernel::matmul_input_backward_add, "shared.gate_up", {T_, 2 * shared_, E_},
-                  {d_gate_up, shared_gate_up_weight_}, {v_.dnormed});
-  write_.backward(Kernel::matmul_weight_backward, "shared.gate_up", {T_, 2 * shared_, E_},
-                  {d_gate_up, v_.normed}, {shared_gate_up_gradient_});
+  const ValueId x = ranks_.whole_again("shared.gate_up", v_.normed, shared_input_);
+  shared_input_backward(d_gate_up);
+  write_.backward(Kernel::matmul_weight_backward, "shared.gate_up", {n, 2 * shared_, E_},
+                  {d_gate_up, x}, {shared_gate_up_gradient_});
+}
+
+// Ranks that share products sum the gradient behind the product for the weight's.
+void RoutedHalf::shared_input_backward(ValueId d_gate_up) {
+  const std::int64_t n = shared_tokens_;
+  if (ranks_.is_one()) {
+    write_.backward(Kernel::matmul_input_backward_add, "shared.gate_up", {n, 2 * shared_, E_},
+                    {d_gate_up, shared_gate_up_weight_}, {v_.dnormed});
+    return;
+  }
+  const ValueId d_shared = write_.value({T_, E_, 1});
+  const ValueId partial = ranks_.partial(d_shared);
+  write_.backward(Kernel::matmul_input_backward, "shared.gate_up", {n, 2 * shared_, E_},
+                  {d_gate_up, shared_gate_up_weight_}, {partial});
+  ranks_.add_up(Pass::backward, "shared.gate_up", partial, d_shared);
+  write_.backward(Kernel::add, "shared.gate_up", {T_ * E_}, {d_shared}, {v_.dnormed});
 }
 
 Extent RoutedHalf::rows() const {

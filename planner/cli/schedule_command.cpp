@@ -48,6 +48,8 @@ PlanFile plan_file(const Plan& plan, const Estimate& answer) {
   file.intra_layer_micro_batches = s.intra_layer_micro_batches;
   file.sequence_parallel = s.sequence_parallel;
   file.context_parallel = s.context_parallel;
+  file.tensor_parallel = s.tensor_parallel;
+  file.zero = s.zero;
   file.shard_ranks = s.shard_ranks == 0 ? s.ranks : s.shard_ranks;
   file.recompute_layers = s.recompute_layers;
   file.swap_layers = s.swap_layers;

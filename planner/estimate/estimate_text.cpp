@@ -44,6 +44,10 @@ std::string layout_text(const Strategy& s) {
   if (s.context_parallel > 1)
     text += fmt::format(", context_parallel {} by {}", s.context_parallel,
                         context_exchange_names[static_cast<std::size_t>(s.context_exchange)]);
+  if (s.tensor_parallel > 1)
+    text += fmt::format(", tensor_parallel {}{}", s.tensor_parallel,
+                        s.tensor_sequence_parallel ? "" : " without sequence parallel");
+  if (s.zero < 3) text += fmt::format(", zero {}", s.zero);
   if (s.replicas() > 1)
     text += fmt::format(", {} replicas of {} shards", s.replicas(), s.shard_ranks);
   if (!s.reshards_layers) text += ", layers stay gathered";

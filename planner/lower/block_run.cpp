@@ -81,6 +81,14 @@ void Lowering::know(PreparedOp& op, std::int16_t layer) {
   op.is_known = !op.varies;
 }
 
+// The work of `op`; where it adds its product to a gradient, of the kernel that does so.
+WorkId Lowering::work_of(const PreparedOp& op, bool adds_product) {
+  if (!adds_product) return op.work;
+  Work work = build_.draft().works[at(op.work)];
+  work.kernel = Kernel::matmul_weight_backward_add;
+  return build_.intern(work);
+}
+
 void Lowering::emit(PreparedOp& op, const BlockRun& run, std::span<const OpId> after) {
   const GraphOp& graph = *op.graph;
   const Block& block = *run.block.graph;
@@ -95,6 +103,9 @@ void Lowering::emit(PreparedOp& op, const BlockRun& run, std::span<const OpId> a
     operands_.push_back(buffer);
   }
   const std::size_t n_inputs = graph.inputs.size();
+  const bool adds_product = run.adds_gradients && adds_gradients() &&
+                            rules_.accumulates_in_products &&
+                            graph.work.kernel == Kernel::matmul_weight_backward;
   ValueId added = no_value;
   for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
     const ValueId id = graph.outputs[i];
@@ -102,7 +113,7 @@ void Lowering::emit(PreparedOp& op, const BlockRun& run, std::span<const OpId> a
     if (buffer == no_buffer) buffer = make_value(run, id);
     operands_.push_back(buffer);
     const GraphValue& value = block.values[at(id)];
-    if (!run.adds_gradients || value.role != ValueRole::parameter_gradient ||
+    if (!run.adds_gradients || adds_product || value.role != ValueRole::parameter_gradient ||
         reads_output(graph.work.kernel, i))
       continue;
     added = id;
@@ -112,12 +123,12 @@ void Lowering::emit(PreparedOp& op, const BlockRun& run, std::span<const OpId> a
   if (!op.is_known) know(op, run.layer);
   const std::span<const BufferId> all(operands_);
   const std::int16_t lock_step = micro_batches_.size() > 1 ? run.micro_batch : std::int16_t{-1};
-  build_.add(op.work, {graph.lane,
-                       {run.phase, graph.part, run.layer, lock_step},
-                       all.first(n_inputs),
-                       all.subspan(n_inputs),
-                       op.workspaces,
-                       after});
+  build_.add(work_of(op, adds_product), {graph.lane,
+                                         {run.phase, graph.part, run.layer, lock_step},
+                                         all.first(n_inputs),
+                                         all.subspan(n_inputs),
+                                         op.workspaces,
+                                         after});
   if (added != no_value) add_gradient(run, added, operands_.back());
 }
 

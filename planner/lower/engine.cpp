@@ -76,6 +76,7 @@ constexpr EngineRules torchtitan() {
   rules.has_fp8_products = true;
   rules.sends_copies = true;
   rules.splits_context = true;
+  rules.splits_tensors = true;
   rules.replicates = true;
   rules.loss = LossKind::fp32_whole;
   rules.reduce_dtype = DType::fp32;
@@ -108,7 +109,59 @@ constexpr EngineRules fsdp1() {
   return rules;
 }
 
-constexpr std::array<EngineRules, 4> rows = {xt_run(), xtuner_v1(), torchtitan(), fsdp1()};
+// Source: Megatron-LM, core v0.8 and later: core/distributed and core/optimizer with
+// overlap_grad_reduce and overlap_param_gather, gradient_accumulation_fusion,
+// core/tensor_parallel, core/transformer/moe; recomputation of layers whole or of attention alone
+constexpr EngineRules megatron() {
+  EngineRules rules;
+  rules.name = "megatron";
+  rules.summary = "Megatron-LM: tensor and context parallelism, optimizer state whole or split";
+  rules.reduces_behind_gathers = true;
+  rules.recomputes_whole_layer = true;
+  rules.swaps_dense = false;
+  rules.hides_exchange = false;
+  rules.drops_by_op = true;
+  rules.sends_copies = true;
+  rules.splits_context = true;
+  rules.splits_tensors = true;
+  rules.keeps_attended = true;  // core/transformer/attention.py, checkpointed core attention
+  rules.splits_tensors_of_experts = true;
+  rules.overlaps_tensor_parallel = true;  // core/tensor_parallel/layers.py, backward of its linear
+  rules.least_zero = 0;
+  rules.most_zero = 1;
+  rules.accumulates_in_products = true;
+  rules.gathers_in_forward = true;
+  rules.chunks_loss = false;
+  rules.loss = LossKind::fp32_whole;
+  rules.reduce_dtype = DType::fp32;
+  rules.workspaces = no_workspaces;
+  return rules;
+}
+
+// Source: DeepSpeed, runtime/zero/stage_1_and_2.py, runtime/zero/stage3.py and
+// partitioned_param_coordinator.py, which gathers ahead; runtime/bf16_optimizer.py; models of
+// Hugging Face transformers, eager, whose loss widens all logits
+constexpr EngineRules deepspeed() {
+  EngineRules rules;
+  rules.name = "deepspeed";
+  rules.summary = "DeepSpeed: stages 1 to 3 of ZeRO, Ulysses, eager kernels";
+  rules.copies_gradients = true;
+  rules.reduces_behind_gathers = true;
+  rules.recomputes_whole_layer = true;
+  rules.swaps_dense = false;
+  rules.hides_exchange = false;
+  rules.fuses_gate_up = false;
+  rules.has_eager_kernels = true;
+  rules.splits_sequences = true;
+  rules.least_zero = 1;
+  rules.keeps_narrow_shards = true;
+  rules.loss = LossKind::fp32_whole;
+  rules.workspaces = torchtitan_workspaces;
+  return rules;
+}
+
+constexpr std::array<EngineRules, 6> rows = {xt_run(), xtuner_v1(), torchtitan(),
+                                             fsdp1(),  megatron(),  deepspeed()};
 
 }  // namespace
 

@@ -20,6 +20,61 @@ BufferId Lowering::head_weight(bool is_gradient) {
                                : piece_view(units_.back(), lm_head_parameter, is_gradient);
 }
 
+// Of logits whose columns ranks share, the largest, the one of the label and the sum of
+// exponentials are those of all ranks.
+//
+// Source: Megatron-LM, core/tensor_parallel/cross_entropy.py
+void Lowering::cross_entropy(const Origin& from, std::int64_t rows, BufferId logits,
+                             BufferId labels) {
+  const BatchBuffers& batch = build_.draft().batch;
+  const DType dtype = build_.draft().buffer(logits).dtype;
+  const Work work{Kernel::cross_entropy, dtype, Group::none, {rows, graph_.vocabulary}};
+  if (strategy_.tensor_parallel == 1) {
+    op(work, from, {labels, batch.valid_tokens}, {logits, batch.loss});
+    return;
+  }
+  constexpr std::int64_t n = 3;
+  const BufferId sums = build_.transient(
+      {{n * rows, 1, 1}, DType::fp32, MemoryCategory::logits_and_loss, Space::device});
+  op(Kernel::cast, from, {rows * graph_.vocabulary, width(dtype)}, {logits}, {sums});
+  for (std::int64_t i = 0; i < n; ++i) {
+    const BufferId sum =
+        build_.view(sums, i * rows * width(DType::fp32), {rows, 1, 1}, DType::fp32);
+    op({Kernel::all_reduce, DType::fp32, Group::tensor, {rows}}, from, {}, {sum}, Lane::expert);
+  }
+  op(work, from, {labels, batch.valid_tokens, sums}, {logits, batch.loss});
+}
+
+// Hidden states of all tokens, where ranks that share lm_head have a part of them each.
+void Lowering::gather_hidden() {
+  if (!shares_tokens()) return;
+  const Extent n = strategy_.loss_tokens() * graph_.width;
+  const BufferId whole = build_.transient({{strategy_.loss_tokens(), graph_.width, 1},
+                                           graph_.dtype,
+                                           MemoryCategory::logits_and_loss,
+                                           Space::device});
+  op(Kernel::all_gather, origin(Phase::loss, StepPart::final_norm), {n}, {hidden_}, {whole},
+     Lane::expert, Group::tensor);
+  hidden_ = whole;
+}
+
+// The ranks' gradients of hidden states are summed; each keeps what it had.
+void Lowering::reduce_hidden() {
+  if (strategy_.tensor_parallel == 1) return;
+  const Origin from = origin(Phase::loss, StepPart::final_norm);
+  const Extent n = strategy_.loss_tokens() * graph_.width;
+  if (!shares_tokens()) {
+    op(Kernel::all_reduce, from, {n}, {}, {d_hidden_}, Lane::expert, Group::tensor);
+    return;
+  }
+  const BufferId own = build_.transient({{strategy_.rank_tokens(), graph_.width, 1},
+                                         graph_.dtype,
+                                         MemoryCategory::logits_and_loss,
+                                         Space::device});
+  op(Kernel::reduce_scatter, from, {n}, {d_hidden_}, {own}, Lane::expert, Group::tensor);
+  d_hidden_ = own;
+}
+
 // Source: derived; d logits = (softmax − onehot) / valid tokens, both products of one chunk at once
 void Lowering::loss_chunk(std::int16_t chunk, std::int64_t first, std::int64_t rows) {
   const Origin from = origin(Phase::loss, StepPart::lm_head, -1, chunk);
@@ -33,9 +88,10 @@ void Lowering::loss_chunk(std::int16_t chunk, std::int64_t first, std::int64_t r
   const BufferId logits = build_.transient(
       {{rows, V, 1}, graph_.dtype, MemoryCategory::logits_and_loss, Space::device});
   op(Kernel::matmul, from, {rows, V, E}, {hidden, head_weight_}, {logits});
-  op(Kernel::cross_entropy, from, {rows, V}, {labels, batch.valid_tokens}, {logits, batch.loss});
+  cross_entropy(from, rows, logits, labels);
   op(Kernel::matmul_input_backward, from, {rows, V, E}, {logits, head_weight_}, {d_hidden});
-  op(first == 0 ? Kernel::matmul_weight_backward : Kernel::matmul_weight_backward_add, from,
+  const bool is_added = first > 0 || adds_gradients();
+  op(is_added ? Kernel::matmul_weight_backward_add : Kernel::matmul_weight_backward, from,
      {rows, V, E}, {logits, hidden}, {head_gradient_});
 }
 
@@ -62,11 +118,10 @@ void Lowering::autograd_loss_chunk(std::int16_t chunk, std::int64_t first, std::
   const BufferId gradient = adds_chunks ? transient(V, E, graph_.dtype) : head_gradient_;
   op(Kernel::matmul, from, {rows, V, E}, {hidden, head_weight_}, {narrow});
   cast(from, rows * V, narrow, logits);
-  op({Kernel::cross_entropy, DType::fp32, Group::none, {rows, V}}, from,
-     {labels, batch.valid_tokens}, {logits, batch.loss});
+  cross_entropy(from, rows, logits, labels);
   cast(from, rows * V, logits, d_logits);
   op(Kernel::matmul_input_backward, from, {rows, V, E}, {d_logits, head_weight_}, {d_hidden});
-  const bool is_added = !adds_chunks && first > 0;
+  const bool is_added = !adds_chunks && (first > 0 || adds_gradients());
   const OpId product =
       op(is_added ? Kernel::matmul_weight_backward_add : Kernel::matmul_weight_backward, from,
          {rows, V, E}, {d_logits, hidden}, {gradient});
@@ -129,8 +184,9 @@ void Lowering::final_norm_backward() {
   const BufferId norm = piece_view(units_.back(), norm_parameter, false);
   const BufferId gradient = piece_view(units_.back(), norm_parameter, true);
   for (std::size_t m = 0; m < micro_batches_.size(); ++m) {
+    const bool is_added = m > 0 || adds_gradients();
     const BufferId addend =
-        m == 0
+        !is_added
             ? gradient
             : build_.transient({{E, 1, 1}, graph_.dtype, MemoryCategory::gradients, Space::device});
     micro_batches_[m].gradient =
@@ -138,7 +194,7 @@ void Lowering::final_norm_backward() {
     op(graph_.norm.backward, from, {T, E},
        {rows_of(d_hidden_, m), input(graph_.layers.size(), m), norm, final_rstd_[m]},
        {micro_batches_[m].gradient, addend});
-    if (m > 0) op(Kernel::add, from, {E}, {addend}, {gradient});
+    if (is_added) op(Kernel::add, from, {E}, {addend}, {gradient});
   }
 }
 
@@ -159,11 +215,12 @@ void Lowering::loss(bool is_first) {
   };
   gather(head, Phase::loss);
   copy_out(head, Phase::loss);
-  hidden_ = transient(T, E);
+  hidden_ = transient(strategy_.rank_tokens() * strategy_.intra_layer_micro_batches, E);
   d_hidden_ = transient(T, E);
   const OpId swap = pending_swap_;
   final_norm_forward(std::span(&swap, swap == no_op ? 0u : 1u));
   pending_swap_ = no_op;
+  gather_hidden();
   head_weight_ = head_weight(false);
   const bool adds_chunks = rules_.loss == LossKind::fp32_chunks;
   if (adds_chunks) {
@@ -178,6 +235,7 @@ void Lowering::loss(bool is_first) {
     loss_chunks();
   }
   open_gradients(head, Phase::loss);
+  reduce_hidden();
   final_norm_backward();
   if (rules_.keeps_root) return;
   if (graph_.ties_embedding) release(units_.front());

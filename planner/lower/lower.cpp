@@ -42,13 +42,15 @@ Lowering::Lowering(const OpGraph& graph, const Strategy& strategy, const EngineR
   shape(Group::expert) = {expert, 1};
   const auto shard =
       strategy.shard_ranks == 0 ? world : static_cast<std::int32_t>(strategy.shard_ranks);
-  shape(Group::sequence) = {static_cast<std::int32_t>(strategy.sequence_parallel), 1};
-  shape(Group::context) = {static_cast<std::int32_t>(strategy.context_parallel),
-                           static_cast<std::int32_t>(strategy.sequence_parallel)};
+  const auto tensor = static_cast<std::int32_t>(strategy.tensor_parallel);
+  const auto sequence = static_cast<std::int32_t>(strategy.sequence_parallel);
+  shape(Group::tensor) = {tensor, 1};
+  shape(Group::sequence) = {sequence, tensor};
+  shape(Group::context) = {static_cast<std::int32_t>(strategy.context_parallel), sequence * tensor};
   shape(Group::replica) = {world / shard, shard};
   shape(Group::expert_shard) = {shard / expert, expert};
-  shape(Group::shard) =
-      rules.shards_dense_over_world ? GroupShape{shard, 1} : shape(Group::expert_shard);
+  shape(Group::shard) = rules.shards_dense_over_world ? GroupShape{shard / tensor, tensor}
+                                                      : shape(Group::expert_shard);
 }
 
 std::int64_t Lowering::group_size(Group group) {
@@ -113,7 +115,7 @@ void Lowering::make_symbols() {
 }
 
 void Lowering::make_resident() {
-  const std::int64_t T = strategy_.rank_tokens();
+  const std::int64_t T = strategy_.product_tokens();
   const std::int64_t n_packs = strategy_.intra_layer_micro_batches;
   const auto of = [&](std::int64_t n, DType dtype) {
     return build_.resident({{n, 1, 1}, dtype, MemoryCategory::other, Space::device});
@@ -131,7 +133,8 @@ void Lowering::make_resident() {
 
 // The packs of a micro-step lie one behind the other; the loss sees them as one.
 void Lowering::make_micro_batches() {
-  const std::int64_t T = strategy_.rank_tokens(), n_packs = strategy_.intra_layer_micro_batches;
+  const std::int64_t T = strategy_.product_tokens();
+  const std::int64_t n_packs = strategy_.intra_layer_micro_batches;
   const BatchBuffers batch = build_.draft().batch;
   const auto part = [&](BufferId whole, std::int64_t pack, std::int64_t n, DType dtype) {
     return n_packs == 1 ? whole : build_.view(whole, pack * n * width(dtype), {n, 1, 1}, dtype);
@@ -148,6 +151,7 @@ void Lowering::prepare() {
   op(Kernel::fill_zero, origin(Phase::prepare, StepPart::scalars), {2}, {}, {scalars_});
   op(Kernel::all_reduce, origin(Phase::prepare, StepPart::valid_tokens), {1}, {},
      {build_.draft().batch.valid_tokens}, Lane::reduce_scatter, Group::world);
+  clear_gradients();
   build_.end_section(1, origin(Phase::prepare, StepPart::section));
 }
 
@@ -223,6 +227,8 @@ void Lowering::optimize() {
          is_held_twice ? Group::expert : Group::replica);
     }
   }
+  reduce_over_tensor_ranks();
+  widen_gradients();
   const BufferId grad_norm = build_.draft().batch.grad_norm;
   for (FsdpUnit& unit : units_)
     for (UnitFlat& flat : unit.flats)
@@ -234,7 +240,20 @@ void Lowering::optimize() {
   if (strategy_.optimizer == Optimizer::muon) update_by_muon();
   for (FsdpUnit& unit : units_)
     for (UnitFlat& flat : unit.flats) update(flat);
+  publish_weights();
   build_.end_section(1, origin(Phase::optimizer, StepPart::section));
+}
+
+// The first micro-step begins what the others add to; where gradients stay whole, the last one
+// reduces them.
+void Lowering::micro_steps() {
+  const std::int64_t n = strategy_.gradient_accumulation;
+  const std::int64_t n_last = keeps_gradients() && n > 1 ? 1 : 0;
+  is_last_ = n_last == 0;
+  micro_step(true, 1);
+  if (n - 1 - n_last > 0) micro_step(false, n - 1 - n_last);
+  is_last_ = true;
+  if (n_last > 0) micro_step(false, 1);
 }
 
 Schedule Lowering::run() && {
@@ -243,8 +262,7 @@ Schedule Lowering::run() && {
   make_micro_batches();
   make_units();
   prepare();
-  micro_step(true);
-  if (strategy_.gradient_accumulation > 1) micro_step(false);
+  micro_steps();
   optimize();
   return std::move(build_).finish();
 }
@@ -253,13 +271,16 @@ GraphOptions graph_options(const Strategy& strategy) {
   const EngineRules* rules = engine_named(strategy.engine);
   XT_CHECK(rules != nullptr, strategy.engine);
   GraphOptions options;
-  options.tokens = strategy.rank_tokens();
+  options.tokens = strategy.product_tokens();
   options.dtype = strategy.compute_dtype;
   options.expert_parallel = strategy.expert_parallel;
   options.dispatch = strategy.dispatch;
   options.sequence_parallel = strategy.sequence_parallel;
   options.context_parallel = strategy.context_parallel;
   options.context_exchange = strategy.context_exchange;
+  options.tensor_parallel = strategy.tensor_parallel;
+  options.tensor_sequence_parallel = strategy.tensor_sequence_parallel;
+  options.overlaps_tensor_parallel = rules->overlaps_tensor_parallel;
   options.has_fp8_products = strategy.has_fp8_products;
   options.hides_exchange = rules->hides_exchange;
   options.repeats_key_heads = rules->repeats_key_heads;
@@ -271,7 +292,7 @@ GraphOptions graph_options(const Strategy& strategy) {
 Schedule lower(const OpGraph& graph, const Strategy& strategy) {
   const EngineRules* rules = engine_named(strategy.engine);
   XT_CHECK(rules != nullptr, strategy.engine);
-  XT_CHECK(graph.tokens == strategy.rank_tokens() && graph.dtype == strategy.compute_dtype);
+  XT_CHECK(graph.tokens == strategy.product_tokens() && graph.dtype == strategy.compute_dtype);
   return Lowering(graph, strategy, *rules).run();
 }
 

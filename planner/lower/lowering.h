@@ -18,7 +18,8 @@ namespace xt {
 /// One flat buffer of one unit (embedding, decoder layer, head) and its present instances.
 struct UnitFlat {
   const FlatLayout* layout = nullptr;
-  Group group = Group::shard;
+  Group group = Group::shard;         ///< ranks that split weights and moments
+  Group reduces_over = Group::shard;  ///< ranks that gradients are summed over
   std::int64_t shard_elements = 0;
   std::int64_t adamw_elements = 0;  ///< of the shard, those that AdamW updates
   std::int32_t flat = 0;            ///< index into Schedule::flats
@@ -26,6 +27,9 @@ struct UnitFlat {
   BufferId received = no_buffer;  ///< gathered, but not copied out yet
   BufferId gradient = no_buffer;
   BufferId gradient_shard = no_buffer;
+  BufferId weights = no_buffer;  ///< in the graph's dtype, where every rank keeps them
+  BufferId narrow = no_buffer;   ///< the shard in the graph's dtype, where it is kept so
+  bool is_stale = false;         ///< others' part of `weights` is as before the last update
 };
 
 /// What FSDP gathers and reduces at once.
@@ -103,13 +107,15 @@ enum class StepPart : std::uint8_t {
   rescale,
   replicas,
   norm,
-  muon
+  muon,
+  all_reduce,
+  tensor_ranks
 };
 
-inline constexpr std::array<std::string_view, 17> step_part_names = {
-    "scalars",  "valid_tokens", "section",        "rope_table", "swap",       "all_gather",
-    "copy_out", "padding",      "reduce_scatter", "copy_in",    "accumulate", "final_norm",
-    "lm_head",  "rescale",      "replicas",       "norm",       "muon"};
+inline constexpr std::array<std::string_view, 19> step_part_names = {
+    "scalars",  "valid_tokens",   "section", "rope_table", "swap",        "all_gather", "copy_out",
+    "padding",  "reduce_scatter", "copy_in", "accumulate", "final_norm",  "lm_head",    "rescale",
+    "replicas", "norm",           "muon",    "all_reduce", "tensor_ranks"};
 
 /// Writes one step.
 class Lowering {
@@ -140,8 +146,27 @@ class Lowering {
   BufferId gradient_view(const FsdpUnit& unit, const UnitFlat& flat, std::size_t i);
   BufferId piece_view(const FsdpUnit& unit, std::size_t parameter, bool is_gradient);
 
+  // stages.cpp: what ranks keep whole below stage 3 of ZeRO
+  bool keeps_weights() const { return strategy_.zero < 3; }
+  bool keeps_gradients() const { return strategy_.zero < 2; }
+  bool keeps_narrow_shards() const {
+    return rules_.keeps_narrow_shards && graph_.dtype != DType::fp32;
+  }
+  bool adds_gradients() const {
+    return keeps_gradients() && (rules_.accumulates_in_products || !is_first_);
+  }
+  bool is_split(const UnitFlat& flat) { return group_size(flat.group) > 1; }
+  void make_copies(UnitFlat& flat);
+  BufferId own_weights(const UnitFlat& flat);
+  void refresh(const FsdpUnit& unit, UnitFlat& flat, Phase phase);
+  void clear_gradients();
+  void reduce_kept(const FsdpUnit& unit, UnitFlat& flat);
+  void reduce_over_tensor_ranks();
+  void widen_gradients();
+  void publish_weights();
+
   // micro_step.cpp: forward, recompute, backward, swap
-  void micro_step(bool is_first);
+  void micro_step(bool is_first, std::int64_t repeat);
   void forward();
   void embedding_forward();
   void backward(bool is_first);
@@ -165,6 +190,7 @@ class Lowering {
   void emit(PreparedOp& op, const BlockRun& run, std::span<const OpId> after = {});
   void add_gradient(const BlockRun& run, ValueId gradient, BufferId addend);
   void know(PreparedOp& op, std::int16_t layer);
+  WorkId work_of(const PreparedOp& op, bool adds_product);
   BufferId make_value(const BlockRun& run, ValueId id);
   MemoryCategory category(const BlockRun& run, ValueId id) const;
   Extent bound(SymbolKind kind, std::int16_t layer) const;
@@ -180,6 +206,12 @@ class Lowering {
   void final_norm_backward();
   BufferId rows_of(BufferId whole, std::size_t micro_batch);
   void loss_chunks();
+  void cross_entropy(const Origin& from, std::int64_t rows, BufferId logits, BufferId labels);
+  void gather_hidden();
+  void reduce_hidden();
+  bool shares_tokens() const {
+    return strategy_.tensor_parallel > 1 && strategy_.tensor_sequence_parallel;
+  }
   void loss_chunk(std::int16_t chunk, std::int64_t first, std::int64_t rows);
   void autograd_loss_chunk(std::int16_t chunk, std::int64_t first, std::int64_t rows);
   void finish_autograd_loss();
@@ -190,6 +222,7 @@ class Lowering {
   void make_resident();
   void make_micro_batches();
   void prepare();
+  void micro_steps();
   void optimize();
   void update(UnitFlat& flat);
   BufferId fetched(BufferId moment, const Origin& origin);
@@ -248,6 +281,7 @@ class Lowering {
   std::vector<std::vector<Values>> kept_;  ///< what the forward pass left for the backward pass
   std::vector<BufferId> inputs_;           ///< after the last layer, the head's
   std::vector<BufferId> on_host_;          ///< inputs, swapped out
+  bool is_first_ = true, is_last_ = true;  ///< of the micro-steps, the one being written
   OpId pending_swap_ = no_op;
   BufferId hidden_ = no_buffer, d_hidden_ = no_buffer;
   std::vector<BufferId> final_rstd_;  ///< by micro-batch

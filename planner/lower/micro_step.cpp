@@ -43,7 +43,7 @@ std::vector<BlockRun> Lowering::runs(PreparedBlock& block, std::span<Values> val
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::size_t m = phase == Phase::backward ? values.size() - 1 - i : i;
     result.push_back({block, values[m], phase, layer, static_cast<std::int16_t>(m),
-                      phase == Phase::backward && i > 0});
+                      phase == Phase::backward && (i > 0 || adds_gradients())});
   }
   return result;
 }
@@ -101,7 +101,7 @@ void Lowering::forward() {
   gather(units_[0], Phase::forward);
   if (rules_.keeps_root) gather(units_.back(), Phase::forward);
   gather(units_[1], Phase::forward);
-  const std::int64_t T = strategy_.rank_tokens(), D = graph_.rotary_size;
+  const std::int64_t T = strategy_.product_tokens(), D = graph_.rotary_size;
   for (MicroBatch& micro_batch : micro_batches_) {
     if (D == 0) break;
     micro_batch.table =
@@ -170,7 +170,8 @@ void Lowering::backward(bool is_first) {
   settle(is_first);
 }
 
-void Lowering::micro_step(bool is_first) {
+void Lowering::micro_step(bool is_first, std::int64_t repeat) {
+  is_first_ = is_first;
   const std::size_t n_layers = graph_.layers.size();
   kept_.assign(n_layers, {});
   inputs_.assign((n_layers + 1) * micro_batches_.size(), no_buffer);
@@ -179,8 +180,7 @@ void Lowering::micro_step(bool is_first) {
   forward();
   loss(is_first);
   backward(is_first);
-  const auto repeat = static_cast<std::int32_t>(strategy_.gradient_accumulation - 1);
-  build_.end_section(is_first ? 1 : repeat, origin(Phase::backward, StepPart::section));
+  build_.end_section(static_cast<std::int32_t>(repeat), origin(Phase::backward, StepPart::section));
 }
 
 }  // namespace xt

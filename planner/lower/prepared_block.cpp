@@ -121,16 +121,19 @@ bool drops(const OpGraph& graph, const GraphOp& op, const RecomputeOps& dropped,
 
 // What the first op that writes a value is decides whether it is kept.
 std::vector<bool> kept_values(const OpGraph& graph, const Block& block, const RecomputeOps& dropped,
-                              bool keeps_recorded) {
+                              const KeptBeside& kept) {
   std::vector<bool> is_kept(block.values.size(), false), is_written(block.values.size(), false);
   std::size_t product = 0;
   for (const GraphOp& op : block.forward) {
     const bool is_dropped = dropped.is_all() || drops(graph, op, dropped, product);
-    if (kernel_class(op.work.kernel) == KernelClass::matrix) ++product;
+    const KernelClass of = kernel_class(op.work.kernel);
+    if (of == KernelClass::matrix) ++product;
+    const bool attends = of == KernelClass::attention && kept.attended && !dropped.is_all();
     for (const ValueId id : op.outputs) {
       if (is_written[at(id)]) continue;
       is_written[at(id)] = true;
-      is_kept[at(id)] = !is_dropped || (block.values[at(id)].is_recorded && keeps_recorded);
+      is_kept[at(id)] = !is_dropped || (block.values[at(id)].is_recorded && kept.recorded) ||
+                        (attends && id == op.outputs.front());
     }
   }
   return is_kept;
@@ -139,7 +142,7 @@ std::vector<bool> kept_values(const OpGraph& graph, const Block& block, const Re
 }  // namespace
 
 PreparedBlock prepared(const OpGraph& graph, const Block& block, const ShardRanks& ranks,
-                       const RecomputeOps& dropped, bool keeps_recorded) {
+                       const RecomputeOps& dropped, const KeptBeside& kept) {
   const DType dtype = graph.dtype;
   PreparedBlock result;
   result.graph = &block;
@@ -155,7 +158,7 @@ PreparedBlock prepared(const OpGraph& graph, const Block& block, const ShardRank
   result.backward = prepared(block.backward);
   result.forward_turns = forward_turns(block.forward);
   result.backward_turns = backward_turns(block.backward);
-  result.is_kept = kept_values(graph, block, dropped, keeps_recorded);
+  result.is_kept = kept_values(graph, block, dropped, kept);
   const std::vector<bool> again = recomputed_ops(block, result.is_kept);
   for (std::size_t i = 0; i < again.size(); ++i) result.forward[i].is_recomputed = again[i];
   return result;

@@ -51,11 +51,18 @@ struct ShardRanks {
   std::int64_t experts = 1;
 };
 
+/// What a recomputed layer keeps although the ops that make it run again: recorded values if all
+/// ops do, and outputs of attention, which the product behind it reads, if attention alone does.
+struct KeptBeside {
+  bool recorded = true;
+  bool attended = false;
+};
+
 /// `block` of `graph` prepared to be computed in its dtype, with `dropped` results of ops where a
-/// layer is recomputed; `keeps_recorded` values even if everything is dropped.
+/// layer is recomputed, beside which it keeps `kept`.
 ///
 /// Assumes: `block` outlives the result
 PreparedBlock prepared(const OpGraph& graph, const Block& block, const ShardRanks& ranks,
-                       const RecomputeOps& dropped, bool keeps_recorded);
+                       const RecomputeOps& dropped, const KeptBeside& kept);
 
 }  // namespace xt

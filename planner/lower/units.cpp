@@ -11,8 +11,9 @@ UnitFlat Lowering::make_flat(const FsdpUnit& unit, const FlatLayout& layout, Gro
                              std::string name) {
   UnitFlat flat;
   flat.layout = &layout;
-  flat.group = group;
-  flat.shard_elements = layout.elements / group_size(group);
+  flat.group = strategy_.zero == 0 ? Group::none : group;
+  flat.reduces_over = group;
+  flat.shard_elements = layout.elements / group_size(flat.group);
   std::vector<Flat>& flats = build_.draft().flats;
   flat.flat = static_cast<std::int32_t>(flats.size());
   flat.adamw_elements = adamw_elements(unit, flat);
@@ -20,10 +21,14 @@ UnitFlat Lowering::make_flat(const FsdpUnit& unit, const FlatLayout& layout, Gro
     return build_.resident({{n, 1, 1}, DType::fp32, category, space});
   };
   const Space moments = strategy_.swaps_optimizer ? Space::host : Space::device;
-  const BufferId parameter = shard(flat.shard_elements, MemoryCategory::parameters, Space::device);
+  const bool is_beside = keeps_weights() || keeps_narrow_shards();
+  const BufferId parameter =
+      shard(flat.shard_elements, is_beside ? MemoryCategory::optimizer : MemoryCategory::parameters,
+            Space::device);
   const BufferId exp_avg = shard(flat.shard_elements, MemoryCategory::optimizer, moments);
   const BufferId exp_avg_sq = shard(flat.adamw_elements, MemoryCategory::optimizer, moments);
-  flats.push_back({std::move(name), group, layout.elements, parameter, exp_avg, exp_avg_sq});
+  flats.push_back({std::move(name), flat.group, layout.elements, parameter, exp_avg, exp_avg_sq});
+  make_copies(flat);
   return flat;
 }
 
@@ -58,9 +63,9 @@ FsdpUnit Lowering::make_unit(PreparedBlock& block, std::int16_t layer, std::stri
 
 void Lowering::make_units() {
   const auto prepare_block = [&](const Block& block) {
-    blocks_.push_back(prepared(graph_, block,
-                               {group_size(Group::shard), group_size(Group::expert_shard)},
-                               strategy_.recompute_ops, !rules_.recomputes_whole_layer));
+    blocks_.push_back(
+        prepared(graph_, block, {group_size(Group::shard), group_size(Group::expert_shard)},
+                 strategy_.recompute_ops, {!rules_.recomputes_whole_layer, rules_.keeps_attended}));
   };
   blocks_.reserve(graph_.decoder.size() + 2);
   prepare_block(graph_.embedding);
@@ -87,8 +92,10 @@ bool Lowering::keeps_gathered(const FsdpUnit& unit) const {
 }
 
 void Lowering::gather(FsdpUnit& unit, Phase phase) {
-  for (UnitFlat& flat : unit.flats)
+  for (UnitFlat& flat : unit.flats) {
+    if (flat.is_stale) refresh(unit, flat, phase);
     if (flat.gathered == no_buffer && flat.received == no_buffer) gather_flat(unit, flat, phase);
+  }
 }
 
 // Weights whose products are in fp8 are gathered in it; the unit is then a byte.
@@ -97,7 +104,9 @@ void Lowering::gather_flat(const FsdpUnit& unit, UnitFlat& flat, Phase phase) {
   const DType unit_type = flat.layout->has_fp8 ? DType::uint8 : graph_.dtype;
   const std::int64_t n = flat.layout->gathered_bytes / width(unit_type);
   BufferId shard = build_.draft().flats[static_cast<std::size_t>(flat.flat)].parameter;
-  if (unit_type != DType::fp32) {
+  if (keeps_narrow_shards()) {
+    shard = flat.narrow;
+  } else if (unit_type != DType::fp32) {
     const BufferId narrow = build_.transient({{n / group_size(flat.group), 1, 1},
                                               unit_type,
                                               MemoryCategory::communication_buffers,
@@ -129,7 +138,7 @@ void Lowering::copy_out(FsdpUnit& unit, Phase phase) {
 }
 
 void Lowering::release(FsdpUnit& unit) {
-  for (UnitFlat& flat : unit.flats) flat.gathered = no_buffer;
+  for (UnitFlat& flat : unit.flats) flat.gathered = flat.weights;
 }
 
 void Lowering::open_gradients(FsdpUnit& unit, Phase phase) {
@@ -147,7 +156,13 @@ void Lowering::open_gradients(FsdpUnit& unit, Phase phase) {
 }
 
 void Lowering::reduce(FsdpUnit& unit, bool is_first) {
-  for (UnitFlat& flat : unit.flats) reduce_flat(unit, flat, is_first);
+  for (UnitFlat& flat : unit.flats) {
+    if (keeps_gradients()) {
+      reduce_kept(unit, flat);
+    } else {
+      reduce_flat(unit, flat, is_first);
+    }
+  }
 }
 
 // Embedding and head as one unit: what one of them reads and writes is there until the other is
@@ -178,12 +193,12 @@ BufferId Lowering::reduce_flat(const FsdpUnit& unit, UnitFlat& flat, bool is_fir
     cast(origin(Phase::backward, StepPart::copy_in, unit.layer), n, full, copy);
     full = copy;
   }
-  TensorSpec shard{
-      {flat.shard_elements, 1, 1}, DType::fp32, MemoryCategory::gradients, Space::device};
+  const DType kept = keeps_narrow_shards() ? on_wire : DType::fp32;
+  TensorSpec shard{{flat.shard_elements, 1, 1}, kept, MemoryCategory::gradients, Space::device};
   shard.pool = pool(Lane::reduce_scatter);
   if (is_first) flat.gradient_shard = build_.transient(shard);
   BufferId reduced = flat.gradient_shard;
-  if (!is_first || on_wire != DType::fp32) {
+  if (!is_first || on_wire != kept) {
     shard.dtype = on_wire;
     shard.category = MemoryCategory::communication_buffers;
     reduced = build_.transient(shard);
@@ -200,7 +215,7 @@ BufferId Lowering::reduce_flat(const FsdpUnit& unit, UnitFlat& flat, bool is_fir
     last = op({Kernel::all_reduce, on_wire, Group::replica, {flat.shard_elements}},
               origin(Phase::backward, StepPart::replicas, unit.layer), {}, {reduced},
               Lane::reduce_scatter);
-  if (on_wire != DType::fp32) {
+  if (on_wire != kept) {
     convert_reduced(from, flat, reduced, is_first);
     reduced = flat.gradient_shard;
     last = OpId(static_cast<std::uint32_t>(build_.n_ops() - 1));
@@ -245,9 +260,9 @@ BufferId Lowering::weight_view(const FsdpUnit& unit, const UnitFlat& flat, std::
 
 BufferId Lowering::gradient_view(const FsdpUnit& unit, const UnitFlat& flat, std::size_t i) {
   const GraphParameter& of = unit.block->graph->parameters[flat.layout->parameters[i]];
-  return build_.view(flat.gradient, flat.layout->offsets[i] * width(graph_.dtype),
-                     unit.block->graph->values[static_cast<std::size_t>(of.gradient)].shape,
-                     graph_.dtype);
+  const DType dtype = build_.draft().buffer(flat.gradient).dtype;
+  return build_.view(flat.gradient, flat.layout->offsets[i] * width(dtype),
+                     unit.block->graph->values[static_cast<std::size_t>(of.gradient)].shape, dtype);
 }
 
 BufferId Lowering::piece_view(const FsdpUnit& unit, std::size_t parameter, bool is_gradient) {

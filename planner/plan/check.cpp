@@ -29,6 +29,9 @@ class Checks {
   void check_kernels();
   void check_context();
   void check_context_lengths();
+  void check_zero();
+  void check_tensor();
+  void check_tensor_shapes();
   void check_node(std::string_view field, std::int64_t ranks, std::optional<bool> may_leave,
                   std::string_view what);
   void check_shards();
@@ -102,6 +105,8 @@ void Checks::check_engine() {
   check_sequence();
   check_kernels();
   check_context();
+  check_tensor();
+  check_zero();
   if (s.shard_ranks == 0) return;
   if (!rules_.replicates)
     request_.problem("shard_ranks", fmt::format("{} does not replicate parameters", rules_.name),
@@ -249,6 +254,77 @@ void Checks::check_context_lengths() {
   if (fixed->tokens != s.pack_length) check_length("samples", fixed->tokens);
 }
 
+void Checks::check_tensor() {
+  const Strategy& s = plan_.strategy;
+  const std::int64_t tp = s.tensor_parallel;
+  if (tp == 1) {
+    if (from_.tensor_sequence_parallel)
+      request_.problem("tensor_sequence_parallel", "every rank has all of each product",
+                       "set tensor_parallel, or leave it out");
+    return;
+  }
+  if (!rules_.splits_tensors)
+    request_.problem("tensor_parallel",
+                     fmt::format("{} does not split products over ranks", rules_.name),
+                     "engines megatron and torchtitan do");
+  if (plan_.architecture.is_moe() && rules_.splits_tensors && !rules_.splits_tensors_of_experts)
+    request_.problem(
+        "tensor_parallel",
+        fmt::format("{} is not modelled to split products of models with experts", rules_.name),
+        "engine megatron is");
+  if (plan_.architecture.is_moe() && !s.tensor_sequence_parallel)
+    request_.problem("tensor_sequence_parallel",
+                     "ranks that repeat tokens would send them to experts repeatedly",
+                     "leave it out");
+  if (plan_.architecture.has_mla())
+    request_.problem("tensor_parallel",
+                     fmt::format("{} does not split latent attention over ranks", rules_.name));
+  if (s.has_fp8_products)
+    request_.problem("tensor_parallel", "products that ranks share are not modelled in fp8");
+  if (s.shard_ranks != 0)
+    request_.problem("shard_ranks", "parameters cannot be replicated where products are split",
+                     "leave out shard_ranks, or set tensor_parallel to 1");
+  check_tensor_shapes();
+  check_node("tensor_parallel", tp, from_.tensor_parallel_across_nodes, "activations");
+}
+
+// What the ranks have to divide.
+void Checks::check_tensor_shapes() {
+  const Strategy& s = plan_.strategy;
+  const Architecture& a = plan_.architecture;
+  const std::int64_t tp = s.tensor_parallel;
+  struct Shape {
+    std::string_view what;
+    std::int64_t n;
+  };
+  const std::int64_t shared = a.n_shared_experts * a.moe_intermediate_size;
+  const std::int64_t together = s.sequence_parallel * s.context_parallel;
+  for (const Shape shape :
+       {Shape{"query heads", a.num_attention_heads}, Shape{"key heads", a.num_key_value_heads},
+        Shape{"columns of an ffn", a.is_moe() ? 0 : a.intermediate_size},
+        Shape{"columns of shared experts", shared},
+        Shape{"tokens of a pack", s.tensor_sequence_parallel ? s.pack_length / together : 0}})
+    if (shape.n % tp != 0)
+      request_.problem("tensor_parallel",
+                       fmt::format("{} {} are not divisible by {} ranks", shape.n, shape.what, tp));
+  if (s.ranks % s.ranks_of_pack() != 0)
+    request_.problem("tensor_parallel",
+                     fmt::format("{} ranks are not divisible by {}", s.ranks, s.ranks_of_pack()));
+}
+
+void Checks::check_zero() {
+  const Strategy& s = plan_.strategy;
+  if (s.zero < rules_.least_zero || s.zero > rules_.most_zero)
+    request_.problem("zero",
+                     fmt::format("{} has stages {} to {} of ZeRO, not {}", rules_.name,
+                                 rules_.least_zero, rules_.most_zero, s.zero),
+                     "megatron has 0 and 1, deepspeed 1 to 3, the others 3");
+  else if (s.zero < 3 && s.compute_dtype == DType::fp32)
+    request_.problem(from_.compute_dtype ? "compute_dtype" : "zero",
+                     "below stage 3 weights are kept in 16 bits beside those in fp32",
+                     "set compute_dtype to bf16");
+}
+
 void Checks::check_shards() {
   const Strategy& s = plan_.strategy;
   if (s.ranks % s.shard_ranks != 0)
@@ -295,12 +371,15 @@ void Checks::check_groups() {
   const auto replicas = static_cast<std::int32_t>(plan_.strategy.replicas());
   const auto sequence = static_cast<std::int32_t>(plan_.strategy.sequence_parallel);
   const auto context = static_cast<std::int32_t>(plan_.strategy.context_parallel);
-  if (expert < 1 || world % expert != 0 || replicas < 1 || world % (sequence * context) != 0)
+  const auto tensor = static_cast<std::int32_t>(plan_.strategy.tensor_parallel);
+  if (expert < 1 || world % expert != 0 || replicas < 1 ||
+      world % plan_.strategy.ranks_of_pack() != 0)
     return;
   for (const GroupShape group :
        {GroupShape{world, 1}, GroupShape{expert, 1}, GroupShape{world / expert, expert},
-        GroupShape{replicas, world / replicas}, GroupShape{sequence, 1},
-        GroupShape{context, sequence}})
+        GroupShape{replicas, world / replicas}, GroupShape{tensor, 1},
+        GroupShape{world / tensor, tensor}, GroupShape{sequence, tensor},
+        GroupShape{context, sequence * tensor}})
     if (!covers(plan_.profile, group)) {
       request_.problem("devices", fmt::format("{} says nothing of collectives over {} ranks",
                                               plan_.machine_name, group.size));

@@ -72,7 +72,8 @@ struct Subject {
 /// The plan that `request` asks for, of the model and the machine that it names.
 ///
 /// Defaults: engine xt_run, its own dtype, one device, expert_parallel 1, pack_length 4096, samples
-///           as long as the pack, recompute all, swap none, loss_chunk auto
+///           as long as the pack, recompute all, swap none, loss_chunk auto or none, zero the most
+///           that the engine has
 /// Throws: InputError with every field that cannot be
 Plan resolve(Request& request, const Catalogue& catalogue);
 /// The same for a model and a machine that need not be in any catalogue.

@@ -141,6 +141,9 @@ void Resolver::choose_counts() {
   s.sequence_parallel = from_.sequence_parallel.value_or(1);
   s.context_parallel = from_.context_parallel.value_or(1);
   s.context_exchange = from_.context_exchange.value_or(ContextExchange::all_gather);
+  s.tensor_parallel = from_.tensor_parallel.value_or(1);
+  s.tensor_sequence_parallel = from_.tensor_sequence_parallel.value_or(true);
+  s.zero = from_.zero.value_or(rules_->most_zero);
   s.shard_ranks = from_.shard_ranks.value_or(0) == s.ranks ? 0 : from_.shard_ranks.value_or(0);
   s.reshards_layers = from_.reshard_after_forward.value_or(true);
   plan_.seed = from_.seed.value_or(0);
@@ -221,7 +224,12 @@ void Resolver::choose_layers() {
   s.swap_layers = layers(from_.swap, "swap", s.recompute_layers);
   is_automatic_swap_ = from_.swap && from_.swap->kind == ChoiceKind::automatic;
 
-  const Choice chunk = from_.loss_chunk.value_or(Choice{ChoiceKind::automatic, 0});
+  const ChoiceKind usual = rules_->chunks_loss ? ChoiceKind::automatic : ChoiceKind::none;
+  const Choice chunk = from_.loss_chunk.value_or(Choice{usual, 0});
+  if (!rules_->chunks_loss && chunk.kind != ChoiceKind::none)
+    request_.problem("loss_chunk",
+                     fmt::format("{} computes the loss of all tokens at once", rules_->name),
+                     "leave it out");
   is_automatic_chunk_ = chunk.kind == ChoiceKind::automatic;
   s.loss_chunk = s.loss_tokens();
   if (chunk.kind == ChoiceKind::number) s.loss_chunk = std::min(chunk.number, s.loss_tokens());

@@ -40,6 +40,10 @@ struct RunFile {
   std::optional<std::int64_t> context_parallel;
   std::optional<ContextExchange> context_exchange;
   std::optional<bool> context_parallel_across_nodes;
+  std::optional<std::int64_t> tensor_parallel;
+  std::optional<bool> tensor_sequence_parallel;
+  std::optional<bool> tensor_parallel_across_nodes;
+  std::optional<std::int64_t> zero;
   std::optional<std::int64_t> shard_ranks;
   std::optional<bool> reshard_after_forward;
   std::optional<std::int64_t> pack_length;
@@ -88,12 +92,29 @@ struct RunFile {
                   "true allows keys and values to be exchanged between nodes");
   }
   template <typename Archive>
+  void describe_tensor(Archive& archive) {
+    archive.field("tensor_parallel", tensor_parallel, "Ranks that share each product (default 1)")
+        .at_least(1)
+        .at_most(1'000'000);
+    archive.field("tensor_sequence_parallel", tensor_sequence_parallel,
+                  "false: those ranks repeat norms and residuals of all tokens (default true)");
+    archive.field("tensor_parallel_across_nodes", tensor_parallel_across_nodes,
+                  "true allows activations to be exchanged between nodes");
+    archive
+        .field("zero", zero,
+               "What data-parallel ranks split: 0 nothing, 1 optimizer state, 2 and gradients, 3 "
+               "and weights (default: the most of the engine)")
+        .at_least(0)
+        .at_most(3);
+  }
+  template <typename Archive>
   void describe_step(Archive& archive) {
     archive.field("model", model, "Name in configs/models, or a config.json");
     archive.field("machine", machine, "Name in profiles, or a profile");
     archive.field("overlay", overlay, "Calibration to lay over the machine's profile");
     archive.field("engine", engine,
-                  "Whose step it is: xt_run, xtuner_v1 or torchtitan (default xt_run)");
+                  "Whose step it is: xt_run, xtuner_v1, torchtitan, fsdp1, megatron or deepspeed "
+                  "(default xt_run)");
     archive.field("compute_dtype", compute_dtype, "fp32, bf16 or fp16 (default: the engine's)");
     archive.field("fp8_products", fp8_products,
                   "true: linear layers and experts multiply, and are gathered, in fp8");
@@ -128,6 +149,7 @@ struct RunFile {
     archive.field("sequence_parallel_across_nodes", sequence_parallel_across_nodes,
                   "true allows a pack to be spread over nodes");
     describe_context(archive);
+    describe_tensor(archive);
     archive
         .field("shard_ranks", shard_ranks,
                "Ranks that share parameters, repeated: HSDP (default all)")

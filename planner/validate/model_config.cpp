@@ -20,7 +20,7 @@ struct TypeRule {
 };
 
 // The first that fits a model counts.
-constexpr std::array<TypeRule, 14> type_rules = {{
+constexpr std::array<TypeRule, 15> type_rules = {{
     {"deepseek_v3",
      [](const PublishedModel& m) {
        return m.kv_lora_rank.has_value() && m.q_lora_rank.has_value();
@@ -33,6 +33,10 @@ constexpr std::array<TypeRule, 14> type_rules = {{
     {"baichuan", [](const PublishedModel& m) { return m.position == "alibi" && m.gated_mlp; }},
     {"bloom", [](const PublishedModel& m) { return m.position == "alibi"; }},
     {"mpt", [](const PublishedModel& m) { return m.position == "learned" && !m.gated_mlp; }},
+    {"nemotron",
+     [](const PublishedModel& m) {
+       return m.position == "rope" && !m.gated_mlp && is_named(m, "nemotron");
+     }},
     {"qwen3", [](const PublishedModel& m) { return m.gated_mlp && is_named(m, "qwen3"); }},
     {"qwen2", [](const PublishedModel& m) { return m.gated_mlp && is_named(m, "qwen"); }},
     {"olmo3", [](const PublishedModel& m) { return is_named(m, "olmo"); }},

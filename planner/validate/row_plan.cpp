@@ -25,22 +25,29 @@ struct EngineOfFramework {
   bool fixes_attention = false;       // also where a row does
 };
 
-// The first that fits a row counts.
+// The first that fits a row counts. Megatron's attention is that of Transformer Engine, and
+// DeepSpeed's is PyTorch's.
 // Source: for XTuner V1, tests/published: packs of short samples, of about 4096 tokens
 // For attention where a row names no kernels: PyTorch's own, which are those of FlashAttention-2.
 // LLM-Foundry's published sweep runs the kernels in Triton whatever a table says
 // (scripts/train/benchmarking/submit_benchmarks.py).
-constexpr std::array<EngineOfFramework, 4> engine_rows = {{
+constexpr std::array<EngineOfFramework, 6> engine_rows = {{
     {"fsdp2", "XTuner V1", "xtuner_v1", 4096, "1024", ""},
     {"fsdp2", "", "torchtitan", 0, "none", "flash2"},
     {"fsdp1", "LLM-Foundry", "fsdp1", 0, "none", "triton", true},
     {"fsdp1", "", "fsdp1", 0, "none", "flash2"},
+    {"megatron", "", "megatron", 0, "none", ""},
+    {"deepspeed", "", "deepspeed", 0, "none", "flash2"},
 }};
 
 const EngineOfFramework* engine_of(const PublishedRow& row) {
   for (const EngineOfFramework& of : engine_rows)
     if (row.framework_family == of.family && row.framework.starts_with(of.framework)) return &of;
   return nullptr;
+}
+
+const EngineRules& rules_of(const PublishedRow& row) {
+  return *engine_named(engine_of(row)->engine);
 }
 
 bool notes_say(const PublishedRow& row, std::string_view phrase) {
@@ -64,9 +71,17 @@ bool recomputes_by_op(const PublishedRow& row) {
          });
 }
 
+// Ops that a row recomputes where not all of a layer's.
+std::optional<std::string_view> dropped_ops(const PublishedRow& row) {
+  if (recomputes_by_op(row)) return dropped_by_op;
+  if (row.recompute == PublishedRecompute::selective && row.recompute_detail == "core_attn")
+    return "attention";
+  return std::nullopt;
+}
+
 // How many layers of a row recompute something; none where nothing here says what.
 std::optional<std::string> recompute_of(const PublishedRow& row) {
-  if (recomputes_by_op(row)) return "all";
+  if (dropped_ops(row)) return "all";
   if (row.recompute == PublishedRecompute::none) return "none";
   if (row.recompute == PublishedRecompute::full) return "all";
   const std::string_view detail = *row.recompute_detail;
@@ -88,14 +103,44 @@ bool has_odd_shared_expert(const PublishedRow& row) {
          *model.shared_expert_intermediate_size % *model.moe_intermediate_size != 0;
 }
 
-bool swaps(const PublishedRow& row) {
-  return row.model.is_moe() || engine_named(engine_of(row)->engine)->swaps_dense;
+bool swaps(const PublishedRow& row) { return row.model.is_moe() || rules_of(row).swaps_dense; }
+
+// Whether a row's `cp` stands for Ulysses.
+bool is_ulysses(const PublishedRow& row) {
+  return notes_say(row, "Ulysses") || row.framework.find("Ulysses") != std::string::npos;
 }
 
-// Whether the engine of `row` shares a sequence as the row does: `cp` also stands for Ulysses.
 bool splits(const PublishedRow& row) {
-  return !notes_say(row, "Ulysses") && engine_named(engine_of(row)->engine)->splits_context;
+  return is_ulysses(row) ? rules_of(row).splits_sequences : rules_of(row).splits_context;
 }
+
+bool splits_tensors(const PublishedRow& row) {
+  return row.parallel.etp == 1 && rules_of(row).splits_tensors;
+}
+
+// Stages 2 and 3 of FSDP differ in whether layers stay gathered; other engines have stages.
+bool has_stage(const PublishedRow& row) {
+  const EngineRules& rules = rules_of(row);
+  const std::int64_t least = rules.least_zero == 3 ? 2 : rules.least_zero;
+  return row.parallel.zero >= least && row.parallel.zero <= rules.most_zero;
+}
+
+// fp32 weights and two moments; where the sharded weights are fp32 themselves, the moments alone.
+double bytes_of_state(const PublishedRow& row) {
+  const EngineRules& rules = rules_of(row);
+  return rules.least_zero < 3 || rules.keeps_narrow_shards ? 12 : 8;
+}
+
+bool says_any(const PublishedRow& row, std::span<const std::string_view> phrases) {
+  return std::ranges::any_of(phrases,
+                             [&](std::string_view phrase) { return notes_say(row, phrase); });
+}
+
+constexpr std::array<std::string_view, 3> unfused_phrases = {
+    "without flash kernels", "fused attention not used", "(no fused kernel)"};
+constexpr std::array<std::string_view, 4> lock_step_phrases = {
+    "EP overlap on", "off, EP overlap", "; EP overlap + delayed wgrad",
+    "overlapped with compute of a second micro batch"};
 
 // What a row has that no plan has. `what` is followed by what `of` gives, where there is one.
 struct Refusal {
@@ -107,15 +152,23 @@ struct Refusal {
 constexpr std::string_view no_engine = "engine", no_machine = "machine", no_model = "model";
 constexpr std::string_view refused_by_checks = "refused by the checks of a plan";
 
-constexpr std::array<Refusal, 14> refusals = {{
+constexpr std::array<Refusal, 16> refusals = {{
     {no_engine, [](const PublishedRow& row) { return engine_of(row) == nullptr; },
      [](const PublishedRow& row) { return row.framework_family; }},
     {"pipeline parallelism", [](const PublishedRow& row) { return row.parallel.pp > 1; }},
     {"tensor parallelism",
-     [](const PublishedRow& row) { return row.parallel.tp > 1 || row.parallel.etp > 1; }},
+     [](const PublishedRow& row) {
+       return (row.parallel.tp > 1 || row.parallel.etp > 1) && !splits_tensors(row);
+     }},
     {"context parallelism",
      [](const PublishedRow& row) { return row.parallel.cp > 1 && !splits(row); }},
-    {"ZeRO stage 0 or 1", [](const PublishedRow& row) { return row.parallel.zero < 2; }},
+    {"stage of ZeRO", [](const PublishedRow& row) { return !has_stage(row); }},
+    {"attention without fused kernels",
+     [](const PublishedRow& row) { return says_any(row, unfused_phrases); }},
+    {"exchange of rows behind another micro-batch",
+     [](const PublishedRow& row) {
+       return says_any(row, lock_step_phrases) && !rules_of(row).runs_in_lock_step;
+     }},
     {"sliding windows",
      [](const PublishedRow& row) { return row.model.sliding_window.has_value(); }},
     {"multi-token prediction",
@@ -128,8 +181,11 @@ constexpr std::array<Refusal, 14> refusals = {{
      [](const PublishedRow& row) { return std::string(model_type(row.model)); }},
     {"a shared expert of another width", has_odd_shared_expert},
     {"selective recompute", [](const PublishedRow& row) { return !recompute_of(row); }},
-    {"optimizer state not of 8 bytes a parameter",
-     [](const PublishedRow& row) { return row.optimizer_state_bytes_per_param.value_or(8) != 8; }},
+    {"optimizer state of other than AdamW's bytes",
+     [](const PublishedRow& row) {
+       const double usual = bytes_of_state(row);
+       return row.optimizer_state_bytes_per_param.value_or(usual) != usual;
+     }},
     {"offload of other than inputs of layers",
      [](const PublishedRow& row) { return row.offload && !offloads_inputs_of_layers(row); }},
     {"offload without full recompute",
@@ -150,12 +206,17 @@ std::int64_t gradient_accumulation(const PublishedRow& row) {
   return std::max<std::int64_t>(1, *row.global_batch_size / micro_step);
 }
 
+// Tokens whose loss a rank computes in one micro-step.
+std::int64_t loss_tokens(const PublishedRow& row) {
+  return row.seq_len * row.micro_batch_size / row.parallel.cp;
+}
+
 // Liger computes the loss in chunks as large as a hidden state is to its logits.
 //
 // Source: Liger-Kernel, ops/fused_linear_cross_entropy.py
 std::int64_t liger_chunk(const PublishedRow& row) {
   const auto ratio_up = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
-  const std::int64_t tokens = row.seq_len * row.micro_batch_size;
+  const std::int64_t tokens = loss_tokens(row);
   const std::int64_t chunks = ratio_up(row.model.vocab_size, row.model.hidden_size);
   const auto least = static_cast<std::uint64_t>(ratio_up(tokens, chunks));
   return static_cast<std::int64_t>(std::bit_ceil(least));
@@ -169,7 +230,7 @@ std::string loss_chunk(const PublishedRow& row, const EngineOfFramework& of) {
   constexpr std::int64_t default_chunks = 8;
   if (notes_say(row, "Liger fused linear cross entropy")) return std::to_string(liger_chunk(row));
   if (notes_say(row, "cross entropy in chunks") || notes_say(row, "chunked loss"))
-    return std::to_string(row.seq_len * row.micro_batch_size / default_chunks);
+    return std::to_string(loss_tokens(row) / default_chunks);
   return std::string(of.loss_chunk);
 }
 
@@ -177,11 +238,11 @@ std::string loss_chunk(const PublishedRow& row, const EngineOfFramework& of) {
 std::optional<std::string> reduce_dtype(const PublishedRow& row) {
   constexpr std::array<std::string_view, 2> fp32_phrases = {"mixed precision DEFAULT",
                                                             "fp32 reduction"};
-  constexpr std::array<std::string_view, 2> bf16_phrases = {"bf16 gradients and reductions",
-                                                            "gradients and reductions in compute"};
-  const auto is_noted = [&](std::string_view phrase) { return notes_say(row, phrase); };
-  if (std::ranges::any_of(fp32_phrases, is_noted)) return "fp32";
-  if (std::ranges::any_of(bf16_phrases, is_noted)) return "bf16";
+  constexpr std::array<std::string_view, 3> bf16_phrases = {"bf16 gradients and reductions",
+                                                            "gradients and reductions in compute",
+                                                            "gradients reduced in bf16"};
+  if (says_any(row, fp32_phrases)) return "fp32";
+  if (says_any(row, bf16_phrases)) return "bf16";
   return std::nullopt;
 }
 
@@ -200,16 +261,29 @@ Flags layout_flags(const PublishedRow& row, const Profile& profile) {
   Flags flags = {{"devices", std::to_string(row.devices)},
                  {"expert_parallel", std::to_string(parallel.ep)},
                  {"expert_parallel_across_nodes", "true"},
-                 {"reshard_after_forward", parallel.zero == 3 ? "true" : "false"}};
-  if (parallel.cp > 1) {
+                 {"tensor_parallel", std::to_string(parallel.tp)},
+                 {"tensor_parallel_across_nodes", "true"}};
+  const bool has_stages = rules_of(row).least_zero < 3;
+  flags.emplace_back(has_stages ? "zero" : "reshard_after_forward",
+                     has_stages           ? std::to_string(parallel.zero)
+                     : parallel.zero == 3 ? "true"
+                                          : "false");
+  if (parallel.tp > 1)
+    flags.emplace_back("tensor_sequence_parallel",
+                       parallel.sequence_parallel.value_or(true) ? "true" : "false");
+  if (parallel.cp > 1 && is_ulysses(row)) {
+    flags.emplace_back("sequence_parallel", std::to_string(parallel.cp));
+    flags.emplace_back("sequence_parallel_across_nodes", "true");
+  } else if (parallel.cp > 1) {
     flags.emplace_back("context_parallel", std::to_string(parallel.cp));
     flags.emplace_back("context_parallel_across_nodes", "true");
     flags.emplace_back("context_exchange", "ring");
   }
-  if (parallel.dp_replicate > 1)
+  if (parallel.dp_replicate > 1 && !has_stages)
     flags.emplace_back("shard_ranks", std::to_string(ranks / parallel.dp_replicate));
-  if (parallel.ep > 1 && row.framework.find("DeepEP") != std::string::npos)
-    flags.emplace_back("dispatch", "deep_ep");
+  const bool sends_copies =
+      row.framework.find("DeepEP") != std::string::npos || notes_say(row, "HybridEP");
+  if (parallel.ep > 1 && sends_copies) flags.emplace_back("dispatch", "deep_ep");
   return flags;
 }
 
@@ -226,8 +300,10 @@ Flags flags_of(const PublishedRow& row, const EngineOfFramework& of, const Profi
   if (!kernel.empty() && !attention_libraries(profile).empty())
     flags.emplace_back("attention_kernel", kernel);
   if (const auto dtype = reduce_dtype(row)) flags.emplace_back("reduce_dtype", *dtype);
-  if (recomputes_by_op(row)) flags.emplace_back("recompute_ops", dropped_by_op);
-  if (engine_named(of.engine)->has_eager_kernels && !row.compile.value_or(true))
+  if (const auto ops = dropped_ops(row)) flags.emplace_back("recompute_ops", *ops);
+  const EngineRules& rules = *engine_named(of.engine);
+  const bool is_eager_at_rest = rules.has_eager_kernels && rules.keeps_narrow_shards;
+  if (rules.has_eager_kernels && !row.compile.value_or(!is_eager_at_rest))
     flags.emplace_back("compile", "false");
   for (const Flags& more : {data_flags(row, of), layout_flags(row, profile)})
     flags.insert(flags.end(), more.begin(), more.end());

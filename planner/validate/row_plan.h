@@ -33,8 +33,8 @@ Profiles profiles_of(const std::vector<PublishedRow>& rows, const Catalogue& cat
 /// A micro-batch of sequences is a pack of samples of a sequence's length. Gradients accumulate
 /// until the step's batch is full. A rate between nodes that the row states takes the place of the
 /// profile's.
-/// Assumes: a step without a stated batch is one micro-step; AdamW's state takes 8 bytes a
-///          parameter where the row does not say; experts get equally many tokens
+/// Assumes: a step without a stated batch is one micro-step; AdamW's state takes the
+///          engine's bytes where the row does not say; experts get equally many tokens
 RowPlan plan_of(const PublishedRow& row, const Profiles& profiles);
 
 /// Every reason that plan_of() gives.

@@ -242,6 +242,47 @@ TEST(RowPlan, ARowsModelIsTheOneOfTheSameName) {
   EXPECT_EQ(built, shipped);
 }
 
+TEST(RowPlan, MegatronsRanksShareProductsAndSplitOptimizerState) {
+  const Strategy s = plan_of_row(row_named("dgxc-4d7111ab")).strategy;
+  EXPECT_EQ(s.engine, "megatron");
+  EXPECT_EQ(s.tensor_parallel, 2);
+  EXPECT_TRUE(s.tensor_sequence_parallel);
+  EXPECT_EQ(s.zero, 1);
+  EXPECT_EQ(s.data_parallel(), 32);
+  EXPECT_EQ(s.gradient_accumulation, 4);
+  EXPECT_EQ(s.reduce_dtype, DType::fp32);
+  EXPECT_EQ(s.loss_chunk, s.loss_tokens());
+}
+
+TEST(RowPlan, SelectiveRecomputeOfMegatronIsThatOfAttention) {
+  const Strategy s = plan_of_row(row_named("bridge-3880-ef695090")).strategy;
+  EXPECT_EQ(s.recompute_ops.text(), "attention");
+  EXPECT_EQ(s.recompute_layers, 48);
+}
+
+TEST(RowPlan, DtypesOfGradientsAndDispatchAreRead) {
+  const Strategy s = plan_of_row(row_named("ep-overlap-fa2a4e48")).strategy;
+  EXPECT_EQ(s.reduce_dtype, DType::bf16);
+  EXPECT_EQ(s.dispatch, Dispatch::deep_ep);
+  EXPECT_EQ(reason_of(row_named("ep-overlap-38fd9fa3")),
+            "exchange of rows behind another micro-batch");
+}
+
+TEST(RowPlan, DeepSpeedSharesPacksByHeads) {
+  const Strategy s = plan_of_row(row_named("xtuner-legacy-711df2a5")).strategy;
+  EXPECT_EQ(s.engine, "deepspeed");
+  EXPECT_EQ(s.sequence_parallel, 4);
+  EXPECT_EQ(s.context_parallel, 1);
+  EXPECT_EQ(s.zero, 3);
+  EXPECT_FALSE(s.is_compiled);
+}
+
+TEST(RowPlan, AttentionWithoutFusedKernelsIsNoPlan) {
+  PublishedRow row = row_named("dgxc-4d7111ab");
+  row.notes = "attention without flash kernels (fused softmax)";
+  EXPECT_EQ(reason_of(row), "attention without fused kernels");
+}
+
 TEST(RowPlan, WhatNoPlanHasIsNamed) {
   const auto reason = [](auto change) {
     PublishedRow row = xtuner_row();
@@ -251,8 +292,8 @@ TEST(RowPlan, WhatNoPlanHasIsNamed) {
   EXPECT_EQ(reason([](auto& row) { row.parallel.tp = 2; }), "tensor parallelism");
   EXPECT_EQ(reason([](auto& row) { row.parallel.pp = 2; }), "pipeline parallelism");
   EXPECT_EQ(reason([](auto& row) { row.parallel.cp = 2; }), "context parallelism");
-  EXPECT_EQ(reason([](auto& row) { row.parallel.zero = 1; }), "ZeRO stage 0 or 1");
-  EXPECT_EQ(reason([](auto& row) { row.framework_family = "megatron"; }), "engine megatron");
+  EXPECT_EQ(reason([](auto& row) { row.parallel.zero = 1; }), "stage of ZeRO");
+  EXPECT_EQ(reason([](auto& row) { row.framework_family = "jax"; }), "engine jax");
   EXPECT_EQ(reason([](auto& row) { row.machine = "ascend_910b"; }), "machine ascend_910b");
   EXPECT_EQ(reason([](auto& row) { row.model.sliding_window = 128; }), "sliding windows");
   EXPECT_EQ(reason([](auto& row) { row.model.name = "Mixtral-8x7B"; }), "model mixtral");

@@ -94,6 +94,38 @@ TEST(ScheduleLaws, RanksThatShareAPackByTokensTogetherDoWhatOneDoesAlone) {
   });
 }
 
+TEST(ScheduleLaws, RanksThatShareProductsTogetherDoWhatOneDoesAlone) {
+  for_each_case(20, [](const Case& drawn) {
+    if (drawn.strategy.tensor_parallel == 1) return;
+    Case alone = drawn;
+    alone.strategy.tensor_parallel = 1;
+    const Schedule a = drawn.schedule(), b = alone.schedule();
+    EXPECT_NEAR(model_flops(a, assumed_bindings(a)).value *
+                    static_cast<double>(drawn.strategy.tensor_parallel),
+                model_flops(b, assumed_bindings(b)).value, 1.0)
+        << drawn.text();
+  });
+}
+
+// Bytes of weights, gradients and optimizer state that outlast a step, over what one rank has where
+// nothing is split: each stage of ZeRO splits more.
+TEST(ScheduleLaws, AHigherStageOfZeroKeepsNoMore) {
+  for_each_case(20, [](const Case& drawn) {
+    const EngineRules& engine = *engine_named(drawn.strategy.engine);
+    if (engine.least_zero == engine.most_zero) return;
+    Bytes earlier;
+    for (std::int64_t zero = engine.most_zero; zero >= engine.least_zero; --zero) {
+      Case of = drawn;
+      of.strategy.zero = zero;
+      of.strategy.compute_dtype = DType::bf16;
+      const Schedule schedule = of.schedule();
+      const Bytes kept = memory_curve(schedule, assumed_bindings(schedule), Space::device).back();
+      EXPECT_GE(kept, earlier) << of.text();
+      earlier = kept;
+    }
+  });
+}
+
 TEST(ScheduleLaws, AccumulationMultipliesFlops) {
   for_each_case(20, [](const Case& drawn) {
     Case once = drawn;
@@ -133,8 +165,9 @@ TEST(ScheduleLaws, SwappedLayersWaitInHostMemory) {
   for_each_case(n_cases, [](const Case& drawn) {
     const Schedule schedule = drawn.schedule();
     const Bytes peak = memory_peak(schedule, assumed_bindings(schedule), Space::host).peak;
-    const std::int64_t per_layer = drawn.strategy.loss_tokens() * drawn.model.hidden_size *
-                                   width(drawn.strategy.compute_dtype);
+    const std::int64_t per_layer = drawn.strategy.rank_tokens() *
+                                   drawn.strategy.intra_layer_micro_batches *
+                                   drawn.model.hidden_size * width(drawn.strategy.compute_dtype);
     std::int64_t moments = 0;
     for (const Flat& flat : schedule.flats)
       if (drawn.strategy.swaps_optimizer)
@@ -166,7 +199,9 @@ TEST(FamilyLaws, ParametersOfTheGraphEqualTheClosedForm) {
                       ? m.num_experts * E + (m.num_experts + m.n_shared_experts) * 3 * E * F
                       : (m.has_gated_ffn ? 3 : 2) * E * m.intermediate_size;
     }
-    EXPECT_EQ(count_parameters(drawn.graph(), drawn.strategy.expert_parallel), expected)
+    EXPECT_EQ(count_parameters(drawn.graph(), drawn.strategy.expert_parallel,
+                               drawn.strategy.tensor_parallel),
+              expected)
         << drawn.text();
   });
 }

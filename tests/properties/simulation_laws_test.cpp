@@ -76,6 +76,29 @@ TEST(SimulationLaws, AStepLiesBetweenItsLongestChainAndTheSumOfItsOps) {
   });
 }
 
+// Seconds that all ops of a step need of `resource`.
+double busy(const Schedule& schedule, const Prices& prices, Resource resource) {
+  double total = 0;
+  for (const Section& section : schedule.sections)
+    for (std::size_t i = at(section.begin); i < at(section.end); ++i)
+      total += section.repeat * prices.demands[at(schedule.ops[i].work)].on(resource).value;
+  return total;
+}
+
+// The roofline of a whole step: no resource gives more than all of itself. An op is quantised to
+// whole nanoseconds.
+TEST(SimulationLaws, AStepTakesNoLessThanItsBusiestResource) {
+  for_each_priced(n_cases, [](const Case& drawn, const Schedule& schedule, const Bindings& bindings,
+                              const Prices& prices) {
+    const double step = to_seconds(makespan(simulate(schedule, bindings, prices))).value;
+    const double rounding = 1e-9 * static_cast<double>(schedule.ops.size()) *
+                            static_cast<double>(drawn.strategy.gradient_accumulation);
+    for (const Resource resource : {Resource::matrix, Resource::scale_up, Resource::scale_out})
+      EXPECT_LE(busy(schedule, prices, resource), step + rounding)
+          << resource_names[static_cast<std::size_t>(resource)] << " " << drawn.text();
+  });
+}
+
 TEST(SimulationLaws, ContentionNeverShortensAStep) {
   for_each_priced(n_cases, [](const Case& drawn, const Schedule& schedule, const Bindings& bindings,
                               const Prices& prices) {

@@ -28,7 +28,8 @@ struct Case {
     return fmt::format(
         "{} {} layers {} tied {} ranks {} ep {} by {} sp {} cp {} {} shards {} lock-step {} pack "
         "{} "
-        "sample {} accumulation {} recompute {} swap {} chunk {} {} {} compiled {} drops {}",
+        "sample {} accumulation {} recompute {} swap {} chunk {} {} {} compiled {} drops {} "
+        "tp {} tokens shared {} zero {}",
         strategy.engine, model.model_type, model.num_hidden_layers, model.tie_word_embeddings,
         strategy.ranks, strategy.expert_parallel,
         dispatch_names[static_cast<std::size_t>(strategy.dispatch)], strategy.sequence_parallel,
@@ -38,7 +39,8 @@ struct Case {
         strategy.sample_length, strategy.gradient_accumulation, strategy.recompute_layers,
         strategy.swap_layers, strategy.loss_chunk, name(strategy.compute_dtype),
         optimizer_names[static_cast<std::size_t>(strategy.optimizer)], strategy.is_compiled,
-        strategy.recompute_ops.text());
+        strategy.recompute_ops.text(), strategy.tensor_parallel, strategy.tensor_sequence_parallel,
+        strategy.zero);
   }
 };
 
@@ -75,6 +77,20 @@ inline Architecture draw_model(std::mt19937& random, const Family& family) {
   model.moe_intermediate_size = 16 * up_to(4);
   model.decoder_sparse_step = family.has_mla ? 1 : up_to(2);
   return model;
+}
+
+// Heads and packs are made to divide over as many ranks as share each product.
+inline void draw_tensor_parallel(std::mt19937& random, const EngineRules& engine, Case& drawn) {
+  Strategy& s = drawn.strategy;
+  const bool is_moe = drawn.model.is_moe();
+  if (!engine.splits_tensors || drawn.model.has_mla() || s.shard_ranks > 0) return;
+  if (is_moe && !engine.splits_tensors_of_experts) return;
+  const std::int64_t rest = s.ranks / s.ranks_of_pack();
+  s.tensor_parallel = rest % 4 == 0 ? 4 : rest % 2 == 0 ? 2 : 1;
+  s.tensor_sequence_parallel = is_moe || random() % 3 > 0;
+  drawn.model.num_attention_heads *= s.tensor_parallel;
+  drawn.model.num_key_value_heads *= s.tensor_parallel;
+  s.pack_length *= s.tensor_parallel;
 }
 
 inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& family) {
@@ -114,8 +130,11 @@ inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& 
   if (engine.replicates && s.expert_parallel == 1 && s.ranks % 2 == 0 &&
       s.ranks / 2 % s.context_parallel == 0 && random() % 2 == 0)
     s.shard_ranks = s.ranks / 2;
-  s.has_fp8_products =
-      engine.has_fp8_products && s.compute_dtype == DType::bf16 && random() % 3 == 0;
+  draw_tensor_parallel(random, engine, drawn);
+  s.zero = engine.least_zero + up_to(engine.most_zero - engine.least_zero + 1) - 1;
+  if (s.zero < 3) s.compute_dtype = DType::bf16;
+  s.has_fp8_products = engine.has_fp8_products && s.tensor_parallel == 1 &&
+                       s.compute_dtype == DType::bf16 && random() % 3 == 0;
   s.reshards_layers = random() % 3 > 0;
   s.is_compiled = !engine.has_eager_kernels || random() % 2 == 0;
   s.reduce_dtype = random() % 2 == 0 ? DType::bf16 : DType::fp32;
@@ -125,7 +144,7 @@ inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& 
   if (engine.has_muon && random() % 3 == 0) s.optimizer = Optimizer::muon;
   s.swaps_optimizer =
       s.optimizer == Optimizer::adamw && engine.swaps_optimizer && random() % 4 == 0;
-  s.loss_chunk = up_to(s.loss_tokens());
+  s.loss_chunk = engine.chunks_loss ? up_to(s.loss_tokens()) : s.loss_tokens();
   return drawn;
 }
 

@@ -1,0 +1,131 @@
+// Stages of ZeRO below 3: 16-bit weights stay whole on every rank, beside fp32 weights and AdamW's
+// moments, which data-parallel ranks split from stage 1 on. Below stage 2 gradients stay whole too,
+// accumulate over the micro-steps, and are reduced behind the backward pass of the last one.
+//
+// Source: Rajbhandari et al. 2019, "ZeRO", arXiv 1910.02054, section 5; Megatron-LM,
+// core/distributed/param_and_grad_buffer.py and core/optimizer/distrib_optimizer.py
+
+#include "planner/lower/lowering.h"
+
+namespace xt {
+
+// What a rank keeps of the unit beside fp32 weights and moments.
+void Lowering::make_copies(UnitFlat& flat) {
+  const auto resident = [&](std::int64_t n, DType dtype, MemoryCategory category) {
+    return build_.resident({{n, 1, 1}, dtype, category, Space::device});
+  };
+  const std::int64_t n = flat.layout->elements;
+  if (keeps_weights()) {
+    flat.weights = flat.gathered = resident(n, graph_.dtype, MemoryCategory::parameters);
+    flat.is_stale = rules_.gathers_in_forward && is_split(flat);
+  } else if (keeps_narrow_shards()) {
+    flat.narrow = resident(flat.shard_elements, graph_.dtype, MemoryCategory::parameters);
+  }
+  if (keeps_gradients())
+    flat.gradient = resident(n, strategy_.reduce_dtype, MemoryCategory::gradients);
+}
+
+BufferId Lowering::own_weights(const UnitFlat& flat) {
+  if (flat.weights == no_buffer) return flat.narrow;
+  return build_.view(flat.weights, 0, {flat.shard_elements, 1, 1}, graph_.dtype);
+}
+
+// Brings what the other ranks updated.
+void Lowering::refresh(const FsdpUnit& unit, UnitFlat& flat, Phase phase) {
+  op({Kernel::all_gather, graph_.dtype, flat.group, {flat.layout->elements}},
+     origin(phase, StepPart::all_gather, unit.layer), {own_weights(flat)}, {flat.weights},
+     Lane::all_gather);
+  flat.is_stale = false;
+}
+
+// Sums are begun at zero where every product adds to them.
+void Lowering::clear_gradients() {
+  if (!keeps_gradients() || !rules_.accumulates_in_products) return;
+  for (FsdpUnit& unit : units_)
+    for (UnitFlat& flat : unit.flats)
+      op({Kernel::fill_zero, strategy_.reduce_dtype, Group::none, {flat.layout->elements}},
+         origin(Phase::prepare, StepPart::accumulate, unit.layer), {}, {flat.gradient});
+}
+
+void Lowering::reduce_kept(const FsdpUnit& unit, UnitFlat& flat) {
+  flat.gradient_shard = flat.gradient;
+  if (!is_last_ || group_size(flat.reduces_over) == 1) return;
+  const Lane lane = rules_.reduces_behind_gathers ? Lane::all_gather : Lane::reduce_scatter;
+  const Extent n = flat.layout->elements;
+  const DType dtype = strategy_.reduce_dtype;
+  if (strategy_.zero == 0) {
+    op({Kernel::all_reduce, dtype, flat.reduces_over, {n}},
+       origin(Phase::backward, StepPart::all_reduce, unit.layer), {}, {flat.gradient}, lane);
+    return;
+  }
+  flat.gradient_shard = build_.view(flat.gradient, 0, {flat.shard_elements, 1, 1}, dtype);
+  op({Kernel::reduce_scatter, dtype, flat.reduces_over, {n}},
+     origin(Phase::backward, StepPart::reduce_scatter, unit.layer), {flat.gradient},
+     {flat.gradient_shard}, lane);
+}
+
+// Tensor parallel ranks that share tokens see a part of them in norms and routers each.
+//
+// Source: Megatron-LM, core/distributed/finalize_model_grads.py: one flat all-reduce
+void Lowering::reduce_over_tensor_ranks() {
+  if (!shares_tokens()) return;
+  std::vector<std::int64_t> elements;
+  std::int64_t n = 0;
+  for (const FsdpUnit& unit : units_) {
+    std::int64_t of_unit = 0;
+    for (const GraphParameter& parameter : unit.block->graph->parameters)
+      if (!parameter.is_split && !parameter.is_expert) of_unit += parameter.elements;
+    const std::int64_t ranks =
+        keeps_gradients() || of_unit == 0 ? 1 : group_size(unit.flats.front().group);
+    elements.push_back((of_unit + ranks - 1) / ranks);
+    n += elements.back();
+  }
+  const Origin from = origin(Phase::reduce, StepPart::tensor_ranks);
+  const DType dtype = build_.draft().buffer(units_.back().flats.front().gradient_shard).dtype;
+  const BufferId all =
+      build_.transient({{n, 1, 1}, dtype, MemoryCategory::communication_buffers, Space::device});
+  const auto copy = [&](bool is_back) {
+    std::int64_t offset = 0;
+    for (std::size_t i = 0; i < units_.size(); ++i) {
+      if (elements[i] == 0) continue;
+      const BufferId part = build_.view(all, offset * width(dtype), {elements[i], 1, 1}, dtype);
+      const BufferId gradient = units_[i].flats.front().gradient_shard;
+      cast(from, elements[i], is_back ? part : gradient, is_back ? gradient : part);
+      offset += elements[i];
+    }
+  };
+  copy(false);
+  op({Kernel::all_reduce, dtype, Group::tensor, {n}}, from, {}, {all}, Lane::reduce_scatter);
+  copy(true);
+}
+
+// AdamW reads gradients in fp32.
+void Lowering::widen_gradients() {
+  for (FsdpUnit& unit : units_)
+    for (UnitFlat& flat : unit.flats) {
+      if (build_.draft().buffer(flat.gradient_shard).dtype == DType::fp32) continue;
+      const BufferId wide = build_.transient(
+          {{flat.shard_elements, 1, 1}, DType::fp32, MemoryCategory::gradients, Space::device});
+      cast(origin(Phase::optimizer, StepPart::accumulate, unit.layer), flat.shard_elements,
+           flat.gradient_shard, wide);
+      flat.gradient_shard = wide;
+    }
+}
+
+// Narrows what was updated, and brings it to all ranks where the next forward pass does not.
+void Lowering::publish_weights() {
+  if (!keeps_weights() && !keeps_narrow_shards()) return;
+  for (FsdpUnit& unit : units_)
+    for (UnitFlat& flat : unit.flats) {
+      const Flat& stored = build_.draft().flats[static_cast<std::size_t>(flat.flat)];
+      const BufferId wide = stored.parameter;
+      cast(origin(Phase::optimizer, StepPart::copy_out, unit.layer), flat.shard_elements, wide,
+           own_weights(flat));
+    }
+  if (!keeps_weights() || rules_.gathers_in_forward) return;
+  for (FsdpUnit& unit : units_)
+    for (UnitFlat& flat : unit.flats)
+      if (is_split(flat)) refresh(unit, flat, Phase::optimizer);
+}
+
+}  // namespace xt

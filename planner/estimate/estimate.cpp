@@ -83,10 +83,18 @@ Flops hardware_flops(const Schedule& schedule, const Bindings& bindings) {
       [](const Work& work, const Bindings& with) { return hardware_flops(work, with); }, true);
 }
 
-double tokens_per_device_s(const Plan& plan, const Estimate& estimate) {
+double tokens_per_device_s(const Plan& plan, Seconds step) {
   const auto tokens = static_cast<double>(plan.strategy.tokens_per_step());
-  return fill_ratio(plan) * tokens / static_cast<double>(plan.devices) /
-         estimate.account.step.value;
+  return fill_ratio(plan) * tokens / static_cast<double>(plan.devices) / step.value;
+}
+
+double tokens_per_device_s(const Plan& plan, const Estimate& estimate) {
+  return tokens_per_device_s(plan, estimate.account.step);
+}
+
+Fit fit(const Profile& profile, Bytes device, Bytes host) {
+  const Bytes reserved = scaled(device, profile.reserved_over_allocated.value, Round::up);
+  return {reserved, reserved <= profile.memory.value && host <= profile.host_memory.value};
 }
 
 Estimate estimate(const Plan& plan) {
@@ -107,10 +115,10 @@ Estimate estimate(const Plan& plan) {
                                             : relative_deviation(result.evidence);
   result.peak = plan.profile.peak(plan.strategy.compute_dtype)->value;
   result.memory = plan.profile.memory.value;
-  result.reserved = scaled(result.timeline.device_memory.peak,
-                           plan.profile.reserved_over_allocated.value, Round::up);
-  result.fits = result.reserved <= result.memory &&
-                result.timeline.host_memory.peak <= plan.profile.host_memory.value;
+  const Fit found =
+      fit(plan.profile, result.timeline.device_memory.peak, result.timeline.host_memory.peak);
+  result.reserved = found.reserved;
+  result.fits = found.fits;
   return result;
 }
 

@@ -43,6 +43,15 @@ struct Estimate {
   double hfu() const { return hardware_flops / account.step / peak; }
 };
 
+/// What a peak of so much memory means for a rank of a machine.
+struct Fit {
+  Bytes reserved;  ///< device memory that the allocator holds
+  bool fits = false;
+};
+
+/// Whether a machine has the memory of a step that allocates `device` and `host` at its peaks.
+Fit fit(const Profile& profile, Bytes device, Bytes host);
+
 /// Lowers, prices and simulates `plan`.
 ///
 /// Assumes: every rank has the rows of the fullest; where lengths differ, a micro-step takes as
@@ -66,7 +75,8 @@ Flops model_flops(const Schedule& schedule, const Bindings& bindings, const Coun
 /// Flops of a step of one rank on the matrix units, recomputed ones included.
 Flops hardware_flops(const Schedule& schedule, const Bindings& bindings);
 
-/// Tokens of samples that one device consumes per second.
+/// Tokens of samples that one device consumes per second, in steps of `step` or of `estimate`.
+double tokens_per_device_s(const Plan& plan, Seconds step);
 double tokens_per_device_s(const Plan& plan, const Estimate& estimate);
 
 /// The document of `--json`, schema xt.estimate/1.

@@ -99,6 +99,13 @@ Request::Request(const std::optional<std::filesystem::path>& file,
   fields_ = RunFile::merged(from_file, from_flags);
 }
 
+Request Request::with(const RunFile& fields) const {
+  Request other = *this;
+  other.fields_ = fields;
+  other.problems_.clear();
+  return other;
+}
+
 void Request::problem(std::string_view field, std::string message, std::string hint) {
   if (find(flags_.root, field) == nullptr && find(file_.root, field) != nullptr) {
     Reader reader(file_);

@@ -1,10 +1,27 @@
+#include <algorithm>
+#include <tuple>
+
 #include "planner/search/search.h"
 
 namespace xt {
 namespace {
 
-bool is_better(const Outcome& a, const Outcome& b) {
-  return a.account && (!b.account || a.account->step < b.account->step);
+std::int64_t n_changed(const Values& from, const Values& to) {
+  std::int64_t n = 0;
+  for (std::size_t knob = 0; knob < from.size(); ++knob) n += from[knob] != to[knob] ? 1 : 0;
+  return n;
+}
+
+// Fewest other values first; then those that may be fastest, or miss memory least.
+auto rank(const Search& search, std::size_t i) {
+  const Outcome& outcome = search.outcomes[i];
+  const double distance =
+      outcome.fits ? outcome.bound.value : memory_ratio(outcome, search.subject.profile);
+  return std::tuple(!outcome.fits,
+                    outcome.fits ? n_changed(search.space.candidates[*search.winner()].values,
+                                             search.space.candidates[i].values)
+                                 : 0,
+                    distance);
 }
 
 std::string refusal(const SearchSpace& space, std::size_t knob, std::size_t value) {
@@ -14,20 +31,12 @@ std::string refusal(const SearchSpace& space, std::size_t knob, std::size_t valu
 }
 
 Alternative alternative(const Search& search, std::size_t knob, std::size_t value) {
-  const Profile& profile = search.subject.profile;
   Alternative result{knob, value};
   for (std::size_t i = 0; i < search.outcomes.size(); ++i) {
     if (search.space.candidates[i].values[knob] != value) continue;
-    const Outcome& outcome = search.outcomes[i];
-    if (!outcome.fits) {
-      if (!result.nearest ||
-          memory_ratio(outcome, profile) < memory_ratio(search.outcomes[*result.nearest], profile))
-        result.nearest = i;
-    } else if (!result.best || is_better(outcome, search.outcomes[*result.best])) {
-      result.best = i;
-    }
+    if (!result.nearest || rank(search, i) < rank(search, *result.nearest)) result.nearest = i;
   }
-  if (!result.best && !result.nearest) result.reason = refusal(search.space, knob, value);
+  if (!result.nearest) result.reason = refusal(search.space, knob, value);
   return result;
 }
 

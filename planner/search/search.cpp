@@ -1,9 +1,6 @@
 #include "planner/search/search.h"
 
 #include <algorithm>
-#include <atomic>
-#include <limits>
-#include <numeric>
 #include <ostream>
 
 #include "costmodel/report/progress.h"
@@ -18,86 +15,65 @@ namespace {
 // number of threads is, so that what is simulated does not depend on it.
 constexpr std::size_t batch_size = 32;
 
-// Simulates the candidates that may be among the best of all, or the best with a value of a knob.
-class BestFirst {
- public:
-  BestFirst(Search& search, const SearchSettings& settings)
-      : search_(search), settings_(settings), best_(settings.n_ranked, forever) {
-    for (const Knob& knob : search.space.knobs) by_value_.emplace_back(knob.values.size(), forever);
-  }
+void simulate_all(Search& search, const std::vector<std::size_t>& which, std::size_t n_threads) {
+  in_parallel(which.size(), n_threads, [&](std::size_t i) {
+    Outcome& outcome = search.outcomes[which[i]];
+    if (outcome.account) return;
+    const Candidate& candidate = search.space.candidates[which[i]];
+    outcome.account =
+        simulated(search.space.layout(candidate).graph, candidate.strategy, search.subject.profile);
+  });
+}
 
-  void run();
-
- private:
-  static constexpr double forever = std::numeric_limits<double>::infinity();
-
-  std::vector<std::size_t> by_bound() const;
-  bool may_matter(std::size_t candidate) const;
-  std::vector<std::size_t> next_batch(const std::vector<std::size_t>& order);
-  void note(std::size_t candidate);
-
-  Search& search_;
-  const SearchSettings& settings_;
-  std::size_t next_ = 0;
-  std::vector<double> best_;                   ///< steps, shortest first
-  std::vector<std::vector<double>> by_value_;  ///< the shortest step, by knob and value
-};
-
-std::vector<std::size_t> BestFirst::by_bound() const {
+std::vector<std::size_t> by_bound(const std::vector<Outcome>& outcomes) {
   std::vector<std::size_t> order;
-  for (std::size_t i = 0; i < search_.outcomes.size(); ++i)
-    if (search_.outcomes[i].fits) order.push_back(i);
-  std::ranges::stable_sort(order, {},
-                           [&](std::size_t i) { return search_.outcomes[i].bound.value; });
+  for (std::size_t i = 0; i < outcomes.size(); ++i)
+    if (outcomes[i].fits) order.push_back(i);
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return outcomes[i].bound.value; });
   return order;
 }
 
-bool BestFirst::may_matter(std::size_t candidate) const {
-  const double bound = search_.outcomes[candidate].bound.value;
-  if (!best_.empty() && bound <= best_.back()) return true;
-  const Values& values = search_.space.candidates[candidate].values;
-  for (std::size_t knob = 0; knob < values.size(); ++knob)
-    if (bound <= by_value_[knob][values[knob]]) return true;
-  return false;
+std::vector<std::size_t> ranked(const std::vector<Outcome>& outcomes, std::size_t n) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < outcomes.size(); ++i)
+    if (outcomes[i].account) order.push_back(i);
+  std::ranges::stable_sort(order, {},
+                           [&](std::size_t i) { return outcomes[i].account->step.value; });
+  order.resize(std::min(n, order.size()));
+  return order;
 }
 
-std::vector<std::size_t> BestFirst::next_batch(const std::vector<std::size_t>& order) {
-  std::vector<std::size_t> batch;
-  for (; next_ < order.size() && batch.size() < batch_size; ++next_)
-    if (may_matter(order[next_])) batch.push_back(order[next_]);
-  return batch;
-}
-
-void BestFirst::note(std::size_t candidate) {
-  const double step = search_.outcomes[candidate].account->step.value;
-  const Values& values = search_.space.candidates[candidate].values;
-  for (std::size_t knob = 0; knob < values.size(); ++knob) {
-    double& best = by_value_[knob][values[knob]];
-    best = std::min(best, step);
-  }
-  if (best_.empty() || step >= best_.back()) return;
-  best_.back() = step;
-  std::ranges::sort(best_);
-}
-
-void BestFirst::run() {
-  const std::vector<std::size_t> order = by_bound();
+// Simulates from the smallest bound up, until no bound is below the last of the best.
+void simulate_best_first(Search& search, const SearchSettings& settings) {
+  const std::vector<std::size_t> order = by_bound(search.outcomes);
   std::ostream nowhere(nullptr);
-  Progress progress(settings_.progress != nullptr ? *settings_.progress : nowhere,
-                    settings_.progress != nullptr,
+  Progress progress(settings.progress != nullptr ? *settings.progress : nowhere,
+                    settings.progress != nullptr,
                     "simulating what may be best:", static_cast<std::int64_t>(order.size()));
-  while (true) {
-    const std::vector<std::size_t> batch = next_batch(order);
-    if (batch.empty()) return;
-    in_parallel(batch.size(), settings_.n_threads, [&](std::size_t i) {
-      const Candidate& candidate = search_.space.candidates[batch[i]];
-      const Layout& layout = search_.space.layout(candidate);
-      search_.outcomes[batch[i]].account =
-          simulated(layout.graph, candidate.strategy, search_.subject.profile);
-    });
-    for (const std::size_t candidate : batch) note(candidate);
-    progress.update(static_cast<std::int64_t>(next_));
+  const auto may_be_ranked = [&](std::size_t i) {
+    return search.ranked.size() < settings.n_ranked ||
+           search.outcomes[i].bound <= search.outcomes[search.ranked.back()].account->step;
+  };
+  for (std::size_t next = 0; next < order.size() && may_be_ranked(order[next]);) {
+    const std::size_t end = std::min(order.size(), next + batch_size);
+    simulate_all(search,
+                 {order.begin() + static_cast<std::ptrdiff_t>(next),
+                  order.begin() + static_cast<std::ptrdiff_t>(end)},
+                 settings.n_threads);
+    search.ranked = ranked(search.outcomes, settings.n_ranked);
+    next = end;
+    progress.update(static_cast<std::int64_t>(next));
   }
+}
+
+void find_alternatives(Search& search, const SearchSettings& settings) {
+  search.alternatives = alternatives(search);
+  std::vector<std::size_t> fitting;
+  for (const Alternative& of : search.alternatives)
+    if (of.nearest && search.outcomes[*of.nearest].fits) fitting.push_back(*of.nearest);
+  std::ranges::sort(fitting);
+  fitting.erase(std::unique(fitting.begin(), fitting.end()), fitting.end());
+  simulate_all(search, fitting, settings.n_threads);
 }
 
 void price_all(Search& search, const SearchSettings& settings) {
@@ -114,16 +90,6 @@ void price_all(Search& search, const SearchSettings& settings) {
                                         candidates[i].strategy, search.subject.profile);
       },
       [&](std::size_t n) { progress.update(static_cast<std::int64_t>(n)); });
-}
-
-std::vector<std::size_t> ranked(const std::vector<Outcome>& outcomes, std::size_t n) {
-  std::vector<std::size_t> order;
-  for (std::size_t i = 0; i < outcomes.size(); ++i)
-    if (outcomes[i].account) order.push_back(i);
-  std::ranges::stable_sort(order, {},
-                           [&](std::size_t i) { return outcomes[i].account->step.value; });
-  order.resize(std::min(n, order.size()));
-  return order;
 }
 
 Verdict verdict_of(const Outcome& outcome, const Profile& profile) {
@@ -180,10 +146,9 @@ Search search(Request& request, Subject subject, const SearchSettings& settings)
   result.subject = std::move(subject);
   result.space = enumerate(request, result.subject, settings.tokens_per_step, settings.n_threads);
   price_all(result, settings);
-  BestFirst(result, settings).run();
-  result.ranked = ranked(result.outcomes, settings.n_ranked);
+  simulate_best_first(result, settings);
+  if (result.winner()) find_alternatives(result, settings);
   result.verdicts = verdicts(result);
-  if (result.winner()) result.alternatives = alternatives(result);
   return result;
 }
 

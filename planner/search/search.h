@@ -48,13 +48,13 @@ enum class Verdict : std::uint8_t {
 inline constexpr std::array<std::string_view, 5> verdict_names = {
     "ranked", "slower", "slower_by_bound", "over_device_memory", "over_host_memory"};
 
-/// The best that has one other value of one knob.
+/// What is nearest to the winner and has another value of one knob: of the candidates that fit, one
+/// with the fewest other values; if none fits, the one that misses memory least.
 struct Alternative {
   std::size_t knob = 0;
   std::size_t value = 0;
-  std::optional<std::size_t> best = {};     ///< of those that fit, the fastest
-  std::optional<std::size_t> nearest = {};  ///< if none fits, the one with the smallest peak
-  std::string reason = {};                  ///< if planning refuses all, why it does the first
+  std::optional<std::size_t> nearest = {};
+  std::string reason = {};  ///< if there is none, why planning refuses the first
 };
 
 /// A search and all that it looked at. Positions are those of candidates.
@@ -107,9 +107,9 @@ Json search_json(const Search& search);
 /// The answer for people.
 std::string search_text(const Search& search, const Style& style);
 
-/// For each other value of a knob that has several, the best that has it.
+/// For each other value of a knob that has several, what is nearest to the winner.
 ///
-/// Assumes: `search` has a winner, and the best of each value was simulated
+/// Assumes: `search` has a winner
 std::vector<Alternative> alternatives(const Search& search);
 
 }  // namespace xt

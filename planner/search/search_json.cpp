@@ -76,8 +76,7 @@ Json alternatives_json(const Search& search) {
     const Knob& knob = search.space.knobs[of.knob];
     result.push_back(Json::object({{"key", knob.name},
                                    {"value", knob.values[of.value].text},
-                                   {"best", position(of.best)},
-                                   {"nearest_miss", position(of.nearest)},
+                                   {"nearest", position(of.nearest)},
                                    {"reason", of.reason.empty() ? Json() : Json(of.reason)}}));
   }
   return result;

@@ -177,24 +177,23 @@ std::string refused_table(const SearchSpace& space) {
   return text;
 }
 
-std::string alternative_text(const Search& search, const Alternative& of) {
-  if (of.best) return words(search, *of.best);
-  if (of.nearest) return "does not fit " + miss_text(search, *of.nearest);
-  return of.reason;
+std::vector<std::string> alternative_row(const Search& search, const Alternative& of) {
+  const Knob& knob = search.space.knobs[of.knob];
+  const std::string name = fmt::format("{} {}", knob.name, knob.values[of.value].text);
+  if (!of.nearest) return {name, {}, "refused: " + of.reason};
+  if (!search.outcomes[*of.nearest].fits)
+    return {name, {}, "does not fit " + miss_text(search, *of.nearest), words(search, *of.nearest)};
+  return {name, "~" + behind(search, *of.nearest), loss_text(search, *of.nearest),
+          words(search, *of.nearest)};
 }
 
 std::string alternatives_table(const Search& search) {
   if (search.alternatives.empty()) return {};
-  Table table({{"the best with", {}, Align::left},
+  Table table({{"nearest with", {}, Align::left},
                {"throughput"},
-               {"loses on", {}, Align::left},
+               {"most by", {}, Align::left},
                {"strategy", {}, Align::left}});
-  for (const Alternative& of : search.alternatives) {
-    const Knob& knob = search.space.knobs[of.knob];
-    table.row({fmt::format("{} {}", knob.name, knob.values[of.value].text),
-               of.best ? "~" + behind(search, *of.best) : "",
-               of.best ? loss_text(search, *of.best) : "", alternative_text(search, of)});
-  }
+  for (const Alternative& of : search.alternatives) table.row(alternative_row(search, of));
   return "\n" + table.text();
 }
 

@@ -6,9 +6,10 @@
 namespace xt {
 namespace {
 
+// Of the knobs that `to` has values of.
 std::int64_t n_changed(const Values& from, const Values& to) {
   std::int64_t n = 0;
-  for (std::size_t knob = 0; knob < from.size(); ++knob) n += from[knob] != to[knob] ? 1 : 0;
+  for (std::size_t knob = 0; knob < to.size(); ++knob) n += from[knob] != to[knob] ? 1 : 0;
   return n;
 }
 
@@ -24,10 +25,16 @@ auto rank(const Search& search, std::size_t i) {
                     distance);
 }
 
-std::string refusal(const SearchSpace& space, std::size_t knob, std::size_t value) {
-  for (const Refused& refused : space.refused)
-    if (knob < refused.values.size() && refused.values[knob] == value) return refused.reason;
-  return "the same as another value";
+std::vector<std::string> refusal(const Search& search, std::size_t knob, std::size_t value) {
+  const Values& won = search.space.candidates[*search.winner()].values;
+  const Refused* nearest = nullptr;
+  for (const Refused& of : search.space.refused) {
+    if (knob >= of.values.size() || of.values[knob] != value) continue;
+    if (nearest == nullptr || n_changed(won, of.values) < n_changed(won, nearest->values))
+      nearest = &of;
+  }
+  if (nearest == nullptr) return {"the same as another value"};
+  return nearest->reasons;
 }
 
 Alternative alternative(const Search& search, std::size_t knob, std::size_t value) {
@@ -36,7 +43,7 @@ Alternative alternative(const Search& search, std::size_t knob, std::size_t valu
     if (search.space.candidates[i].values[knob] != value) continue;
     if (!result.nearest || rank(search, i) < rank(search, *result.nearest)) result.nearest = i;
   }
-  if (!result.nearest) result.reason = refusal(search.space, knob, value);
+  if (!result.nearest) result.refused = refusal(search, knob, value);
   return result;
 }
 

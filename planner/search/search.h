@@ -54,7 +54,7 @@ struct Alternative {
   std::size_t knob = 0;
   std::size_t value = 0;
   std::optional<std::size_t> nearest = {};
-  std::string reason = {};  ///< if there is none, why planning refuses the first
+  std::vector<std::string> refused = {};  ///< if there is none, why planning refuses the nearest
 };
 
 /// A search and all that it looked at. Positions are those of candidates.

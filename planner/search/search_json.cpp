@@ -60,6 +60,10 @@ Json position(const std::optional<std::size_t>& of) {
   return of ? Json(static_cast<std::int64_t>(*of)) : Json();
 }
 
+Json reasons_json(const std::vector<std::string>& reasons) {
+  return Json::Array(reasons.begin(), reasons.end());
+}
+
 Json knobs_json(const SearchSpace& space) {
   Json result = Json::object();
   for (const Knob& knob : space.knobs) {
@@ -77,7 +81,7 @@ Json alternatives_json(const Search& search) {
     result.push_back(Json::object({{"key", knob.name},
                                    {"value", knob.values[of.value].text},
                                    {"nearest", position(of.nearest)},
-                                   {"reason", of.reason.empty() ? Json() : Json(of.reason)}}));
+                                   {"refused", reasons_json(of.refused)}}));
   }
   return result;
 }
@@ -87,7 +91,7 @@ Json refused_json(const SearchSpace& space) {
   for (const Refused& of : space.refused)
     result.push_back(Json::object({{"values", values_json(space, of.values)},
                                    {"combinations", of.n},
-                                   {"reason", of.reason}}));
+                                   {"reasons", reasons_json(of.reasons)}}));
   return result;
 }
 

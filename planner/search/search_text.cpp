@@ -48,16 +48,17 @@ std::string loss_text(const Search& search, std::size_t i) {
 std::string first_lines(const Search& search) {
   const Plan plan = plan_of(search.space, search.space.candidates.front());
   const Strategy& s = plan.strategy;
-  std::string text = fmt::format("{} on {} × {}, engine {}, packs of {} tokens, {} tokens a step\n",
-                                 plan.model_name, plan.devices, plan.profile.title, s.engine,
-                                 s.pack_length, search.space.tokens_per_step);
+  std::string text = fmt::format(
+      "{} on {} × {}, engine {}, packs of {} tokens of samples of {}, {} tokens a step\n",
+      plan.model_name, plan.devices, plan.profile.title, s.engine, s.pack_length,
+      plan.data.lengths.text(), search.space.tokens_per_step);
   for (const Knob& knob : search.space.knobs) {
     std::vector<std::string_view> values;
     for (const KnobValue& value : knob.values) values.push_back(value.text);
     text += fmt::format("  {:<26}{}\n", knob.name, fmt::join(values, "  "));
   }
   const auto n_of = [&](auto is) { return std::ranges::count_if(search.outcomes, is); };
-  text += fmt::format("{} candidates: {} fit, {} of them simulated, the others bounded\n\n",
+  text += fmt::format("{} candidates: {} fit, {} of them simulated, the others bounded\n",
                       search.outcomes.size(), n_of([](const Outcome& of) { return of.fits; }),
                       n_of([](const Outcome& of) { return of.account.has_value(); }));
   return text;
@@ -78,7 +79,7 @@ std::string ranked_table(const Search& search) {
                "~" + significant(answer.account.step.value, 4), "~" + percent(answer.mfu()),
                "~" + significant(gib(answer.reserved), 4), words(search, i)});
   }
-  return table.text();
+  return "\n" + table.text();
 }
 
 // Candidates that lose for one reason, and the one that comes nearest.
@@ -164,7 +165,8 @@ std::string losers_table(const Search& search) {
 
 std::string refused_table(const SearchSpace& space) {
   std::map<std::string, std::int64_t> counts;
-  for (const Refused& refused : space.refused) counts[refused.reason] += refused.n;
+  for (const Refused& refused : space.refused)
+    for (const std::string& reason : refused.reasons) counts[reason] += refused.n;
   if (counts.empty()) return {};
   std::vector<std::pair<std::string, std::int64_t>> sorted(counts.begin(), counts.end());
   std::ranges::stable_sort(sorted, std::greater(), &std::pair<std::string, std::int64_t>::second);
@@ -180,7 +182,7 @@ std::string refused_table(const SearchSpace& space) {
 std::vector<std::string> alternative_row(const Search& search, const Alternative& of) {
   const Knob& knob = search.space.knobs[of.knob];
   const std::string name = fmt::format("{} {}", knob.name, knob.values[of.value].text);
-  if (!of.nearest) return {name, {}, "refused: " + of.reason};
+  if (!of.nearest) return {name, {}, "refused", fmt::format("{}", fmt::join(of.refused, "; "))};
   if (!search.outcomes[*of.nearest].fits)
     return {name, {}, "does not fit " + miss_text(search, *of.nearest), words(search, *of.nearest)};
   return {name, "~" + behind(search, *of.nearest), loss_text(search, *of.nearest),
@@ -202,8 +204,9 @@ std::string verdict_line(const Search& search, const Style& style) {
     return fmt::format("\n{}: ~{} a step\n", style.painted(Meaning::good, words(search, *winner)),
                        format(step(search, *winner)));
   const std::size_t nearest = *nearest_miss(search);
-  return fmt::format("{}: the nearest misses {}: {}\n", style.painted(Meaning::bad, "nothing fits"),
-                     miss_text(search, nearest), words(search, nearest));
+  return fmt::format("\n{}: the nearest misses {}: {}\n",
+                     style.painted(Meaning::bad, "nothing fits"), miss_text(search, nearest),
+                     words(search, nearest));
 }
 
 }  // namespace

@@ -30,10 +30,10 @@ struct LayoutResult {
   std::vector<Refused> refused;
 };
 
-std::string reasons(const std::vector<Diagnostic>& problems) {
-  std::vector<std::string_view> messages;
+std::vector<std::string> reasons(const std::vector<Diagnostic>& problems) {
+  std::vector<std::string> messages;
   for (const Diagnostic& problem : problems) messages.push_back(problem.message);
-  return fmt::format("{}", fmt::join(messages, "; "));
+  return messages;
 }
 
 Strategy tokens_of(const RunFile& run, std::int64_t ranks) {
@@ -121,15 +121,15 @@ std::string Enumeration::accumulation_problem(RunFile& run) const {
 LayoutResult Enumeration::layout_at(std::int64_t index) const {
   LayoutResult result;
   const Values values = values_at(index, 0, n_layout_knobs_);
-  const auto refuse = [&](std::string reason) {
+  const auto refuse = [&](std::vector<std::string> because) {
     result.refused.push_back(
-        {values, combinations(n_layout_knobs_, knobs_.size()), std::move(reason)});
+        {values, combinations(n_layout_knobs_, knobs_.size()), std::move(because)});
     return std::move(result);
   };
   RunFile run = request_.fields();
   set(run, values, 0);
-  std::string problem = accumulation_problem(run);
-  if (!problem.empty()) return refuse(std::move(problem));
+  const std::string problem = accumulation_problem(run);
+  if (!problem.empty()) return refuse({problem});
   RunFile plain = run;  // what layers do is judged for each candidate
   plain.recompute.reset();
   plain.swap.reset();
@@ -195,7 +195,7 @@ SearchSpace Enumeration::run(std::size_t n_threads) && {
 [[noreturn]] void refuse_all(Request& request, const Subject& subject, const SearchSpace& space) {
   resolve(request, subject);
   const Refused& first = space.refused.front();
-  throw InputError(fmt::format("nothing can be searched: {}", first.reason));
+  throw InputError(fmt::format("nothing can be searched: {}", fmt::join(first.reasons, "; ")));
 }
 
 }  // namespace

@@ -32,9 +32,9 @@ struct Candidate {
 
 /// Combinations that planning refuses.
 struct Refused {
-  Values values;       ///< of the first knobs; the rest can be anything
-  std::int64_t n = 1;  ///< combinations
-  std::string reason;  ///< the problems that planning reports
+  Values values;                     ///< of the first knobs; the rest can be anything
+  std::int64_t n = 1;                ///< combinations
+  std::vector<std::string> reasons;  ///< the problems that planning reports
 };
 
 /// What is searched. Combinations that come to the same step are one candidate.

@@ -5,6 +5,7 @@
 
 #include "costmodel/hardware/collective.h"
 #include "costmodel/ir/account.h"
+#include "costmodel/sim/bound.h"
 #include "costmodel/sim/simulate.h"
 #include "planner/plan/plan.h"
 #include "strategies.h"
@@ -73,6 +74,15 @@ TEST(SimulationLaws, AStepLiesBetweenItsLongestChainAndTheSumOfItsOps) {
     const Duration step = makespan(forward_pass(schedule, bindings, prices));
     EXPECT_LE(longest_chain(schedule, prices), step) << drawn.text();
     EXPECT_LE(step, sum_of_all(schedule, prices)) << drawn.text();
+  });
+}
+
+TEST(SimulationLaws, NoStepIsShorterThanItsLowerBound) {
+  for_each_priced(n_cases, [](const Case& drawn, const Schedule& schedule, const Bindings& bindings,
+                              const Prices& prices) {
+    const Duration bound = lower_bound(schedule, prices);
+    EXPECT_LE(bound, makespan(simulate(schedule, bindings, prices))) << drawn.text();
+    EXPECT_LE(bound, makespan(forward_pass(schedule, bindings, prices))) << drawn.text();
   });
 }
 

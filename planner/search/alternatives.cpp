@@ -33,8 +33,7 @@ std::vector<std::string> refusal(const Search& search, std::size_t knob, std::si
     if (nearest == nullptr || n_changed(won, of.values) < n_changed(won, nearest->values))
       nearest = &of;
   }
-  if (nearest == nullptr) return {"the same as another value"};
-  return nearest->reasons;
+  return nearest == nullptr ? std::vector<std::string>() : nearest->reasons;
 }
 
 Alternative alternative(const Search& search, std::size_t knob, std::size_t value) {

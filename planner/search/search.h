@@ -54,7 +54,10 @@ struct Alternative {
   std::size_t knob = 0;
   std::size_t value = 0;
   std::optional<std::size_t> nearest = {};
-  std::vector<std::string> refused = {};  ///< if there is none, why planning refuses the nearest
+  /// Why planning refuses what would be nearest. Empty if the value comes to the same as another.
+  std::vector<std::string> refused = {};
+};
+std::vector<std::string> refused = {};  ///< if there is none, why planning refuses the nearest
 };
 
 /// A search and all that it looked at. Positions are those of candidates.

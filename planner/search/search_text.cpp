@@ -182,6 +182,7 @@ std::string refused_table(const SearchSpace& space) {
 std::vector<std::string> alternative_row(const Search& search, const Alternative& of) {
   const Knob& knob = search.space.knobs[of.knob];
   const std::string name = fmt::format("{} {}", knob.name, knob.values[of.value].text);
+  if (!of.nearest && of.refused.empty()) return {name, {}, "comes to the same as another value"};
   if (!of.nearest) return {name, {}, "refused", fmt::format("{}", fmt::join(of.refused, "; "))};
   if (!search.outcomes[*of.nearest].fits)
     return {name, {}, "does not fit " + miss_text(search, *of.nearest), words(search, *of.nearest)};

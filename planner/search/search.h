@@ -57,8 +57,6 @@ struct Alternative {
   /// Why planning refuses what would be nearest. Empty if the value comes to the same as another.
   std::vector<std::string> refused = {};
 };
-std::vector<std::string> refused = {};  ///< if there is none, why planning refuses the nearest
-};
 
 /// A search and all that it looked at. Positions are those of candidates.
 struct Search {

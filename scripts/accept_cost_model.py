@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / os.environ.get("XT_BUILD", "build/release")
 BENCHMARK = BUILD / "tests/benchmarks/search_benchmark"
 TABLE = ROOT / "tests/accuracy/cost_model.json"
-N_RUNS = 5
+N_RUNS = 3
 
 
 def accept_search():

@@ -35,14 +35,16 @@ KnobValue share(Field<Choice> field, std::string text, std::int64_t quarters, co
           }};
 }
 
-// A knob whose values are parts of so many layers.
+// A knob whose values are parts of so many layers. Of values that come to the same the first is
+// kept, so that no layers are called none.
 Knob layer_knob(const RunFile& given, std::string_view name, Field<Choice> field,
                 const Most& most) {
   if (given.*field) return knob(given, KnobKind::layers, name, field, {});
-  return {name,
-          KnobKind::layers,
-          {share(field, "all", 4, most), share(field, "3/4", 3, most), share(field, "1/2", 2, most),
-           share(field, "1/4", 1, most), share(field, "none", 0, most)}};
+  return {
+      name,
+      KnobKind::layers,
+      {share(field, "none", 0, most), share(field, "1/4", 1, most), share(field, "1/2", 2, most),
+       share(field, "3/4", 3, most), share(field, "all", 4, most)}};
 }
 
 std::vector<std::int64_t> powers_of_two(std::int64_t first, std::int64_t most) {

@@ -175,7 +175,7 @@ std::string refused_table(const SearchSpace& space) {
     table.row({sorted[i].first, std::to_string(sorted[i].second)});
   std::string text = "\n" + table.text();
   if (sorted.size() > most_refusals)
-    text += fmt::format("  {} more reasons are in --json\n", sorted.size() - most_refusals);
+    text += fmt::format("  more reasons in --json: {}\n", sorted.size() - most_refusals);
   return text;
 }
 

@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # Acceptance that reads a clock or takes long; writes the table that the tests assert on.
 #   scripts/accept.sh end_to_end [time|memory|planning]
+#   scripts/accept.sh cost_model [search]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 name=${1:-}
 case $name in
-end_to_end) shift ;;
+end_to_end | cost_model) shift ;;
 *)
-  echo "usage: scripts/accept.sh end_to_end [time|memory|planning]" >&2
+  echo "usage: scripts/accept.sh end_to_end [time|memory|planning] | cost_model [search]" >&2
   exit 2
   ;;
 esac
 scripts/setup.sh run
 scripts/build.sh
-exec .venv/bin/python scripts/accept_end_to_end.py "$@"
+exec .venv/bin/python "scripts/accept_$name.py" "$@"

@@ -3,6 +3,7 @@
 // The verbs of xt-plan. Each takes plain options, prints its answer and returns the exit code;
 // parsing the command line is main's affair.
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -20,6 +21,7 @@ struct Surroundings {
   Catalogue catalogue;
   Style style;
   bool is_json = false;
+  bool shows_progress = false;  ///< on standard error
 };
 
 /// A run file and the flags that override it.
@@ -47,6 +49,18 @@ struct ScheduleOptions {
 
 /// The schedule of a run, printed; with `out` a plan directory that xt-run executes.
 ExitCode schedule_command(const ScheduleOptions& options, const Surroundings& around);
+
+/// What to search and where to write the best.
+struct SearchOptions {
+  RunOptions run;
+  std::optional<std::int64_t> tokens_per_step;
+  std::int64_t n_ranked = 10;
+  std::optional<std::filesystem::path> out;
+  bool may_overwrite = false;
+};
+
+/// The best of all steps that a run leaves open; with `out` its plan directory.
+ExitCode search_command(const SearchOptions& options, const Surroundings& around);
 
 /// Which measured plan to compare.
 struct CompareOptions {

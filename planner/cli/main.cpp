@@ -59,11 +59,28 @@ struct Arguments {
   bool is_json = false;
   EstimateOptions estimate;
   ScheduleOptions schedule;
+  SearchOptions search;
   CompareOptions compare;
   CalibrateOptions calibrate;
   ValidateOptions validate;
   std::string what;
 };
+
+void describe_search(CLI::App& app, SearchOptions& options, RunFlags& flags) {
+  CLI::App* search =
+      app.add_subcommand("search", "Which step is best, of all that a run leaves open?");
+  flags.add_to(*search, options.run);
+  search->add_option("--tokens-per-step", options.tokens_per_step,
+                     "Of all ranks; gradient_accumulation follows (default: the run's own)");
+  search->add_option("--top", options.n_ranked, "How many of the best to show (default 10)");
+  search->add_option("--out", options.out, "Plan directory of the best, to write");
+  search->add_flag("--force", options.may_overwrite, "Overwrite what is there");
+  search->footer(
+      "A key that is given is fixed; of the others these are searched: expert_parallel,"
+      " dispatch, shard_ranks, sequence_parallel, context_parallel,"
+      " intra_layer_micro_batches, swap_optimizer, recompute, recompute_ops, swap,"
+      " reshard_after_forward, loss_chunk");
+}
 
 void describe(CLI::App& app, Arguments& arguments, RunFlags& flags) {
   app.require_subcommand(1);
@@ -84,6 +101,8 @@ void describe(CLI::App& app, Arguments& arguments, RunFlags& flags) {
   flags.add_to(*schedule, arguments.schedule.run);
   schedule->add_option("--out", arguments.schedule.out, "Plan directory to write");
   schedule->add_flag("--force", arguments.schedule.may_overwrite, "Overwrite what is there");
+
+  describe_search(app, arguments.search, flags);
 
   CLI::App* compare = app.add_subcommand("compare", "Predicted against measured, op by op");
   compare->add_option("plan", arguments.compare.plan, "Plan directory with measured.jsonl")
@@ -111,9 +130,10 @@ void describe(CLI::App& app, Arguments& arguments, RunFlags& flags) {
 
 ExitCode dispatch(const CLI::App& app, const Arguments& arguments) {
   const Surroundings around{Catalogue{XT_DATA_ROOT}, style_of(arguments.color, STDOUT_FILENO),
-                            arguments.is_json};
+                            arguments.is_json, isatty(STDERR_FILENO) != 0};
   if (app.got_subcommand("estimate")) return estimate_command(arguments.estimate, around);
   if (app.got_subcommand("schedule")) return schedule_command(arguments.schedule, around);
+  if (app.got_subcommand("search")) return search_command(arguments.search, around);
   if (app.got_subcommand("compare")) return compare_command(arguments.compare, around);
   if (app.got_subcommand("calibrate")) return calibrate_command(arguments.calibrate, around);
   if (app.got_subcommand("validate")) return validate_command(arguments.validate, around);

@@ -83,10 +83,13 @@ Flops hardware_flops(const Schedule& schedule, const Bindings& bindings) {
       [](const Work& work, const Bindings& with) { return hardware_flops(work, with); }, true);
 }
 
-double tokens_per_device_s(const Plan& plan, const Estimate& estimate) {
+double tokens_per_device_s(const Plan& plan, Seconds step) {
   const auto tokens = static_cast<double>(plan.strategy.tokens_per_step());
-  return fill_ratio(plan) * tokens / static_cast<double>(plan.devices) /
-         estimate.account.step.value;
+  return fill_ratio(plan) * tokens / static_cast<double>(plan.devices) / step.value;
+}
+
+double tokens_per_device_s(const Plan& plan, const Estimate& estimate) {
+  return tokens_per_device_s(plan, estimate.account.step);
 }
 
 Estimate estimate(const Plan& plan) {

@@ -72,7 +72,8 @@ Flops model_flops(const Schedule& schedule, const Bindings& bindings, const Coun
 /// Flops of a step of one rank on the matrix units, recomputed ones included.
 Flops hardware_flops(const Schedule& schedule, const Bindings& bindings);
 
-/// Tokens of samples that one device consumes per second.
+/// Tokens of samples that one device consumes per second, in steps of `step` or of `estimate`.
+double tokens_per_device_s(const Plan& plan, Seconds step);
 double tokens_per_device_s(const Plan& plan, const Estimate& estimate);
 
 /// The document of `--json`, schema xt.estimate/1.

@@ -22,16 +22,8 @@ bool loss_sets_peak(const OpGraph& graph, const Strategy& strategy) {
   return schedule.op(peak.op).origin.phase == Phase::loss;
 }
 
-// Chunks smallest_chunk · 2^i that are shorter than the tokens of the loss, and all of them.
-std::vector<std::int64_t> chunks(std::int64_t tokens) {
-  std::vector<std::int64_t> result;
-  for (std::int64_t chunk = smallest_chunk; chunk < tokens; chunk *= 2) result.push_back(chunk);
-  if (result.empty() || result.back() * 2 == tokens) result.push_back(tokens);
-  return result;
-}
-
 std::int64_t automatic_chunk(const OpGraph& graph, Strategy strategy) {
-  const std::vector<std::int64_t> candidates = chunks(strategy.loss_tokens());
+  const std::vector<std::int64_t> candidates = loss_chunks(strategy.loss_tokens());
   const auto first_too_long =
       std::partition_point(candidates.begin(), candidates.end(), [&](std::int64_t chunk) {
         strategy.loss_chunk = chunk;
@@ -70,18 +62,19 @@ std::int64_t automatic_swap(const OpGraph& graph, Strategy strategy, const Profi
 
 }  // namespace
 
-void choose_automatic(Plan& plan, bool chunk_is_automatic, bool swap_is_automatic) {
-  plan.has_automatic_chunk = chunk_is_automatic;
-  plan.has_automatic_swap = swap_is_automatic;
-  if (!chunk_is_automatic && !swap_is_automatic) return;
-  const OpGraph graph = graph_of(plan);
+std::vector<std::int64_t> loss_chunks(std::int64_t tokens) {
+  std::vector<std::int64_t> result;
+  for (std::int64_t chunk = smallest_chunk; chunk < tokens; chunk *= 2) result.push_back(chunk);
+  if (result.empty() || result.back() * 2 == tokens) result.push_back(tokens);
+  return result;
+}
+
+void choose_automatic(Strategy& strategy, const OpGraph& graph, const Profile& profile,
+                      LeftToPlanner left) {
   // The chunk is chosen beside the most swapping, so that swapping can only help the loss.
-  Strategy strategy = plan.strategy;
-  if (swap_is_automatic) strategy.swap_layers = strategy.recompute_layers;
-  if (chunk_is_automatic) plan.strategy.loss_chunk = automatic_chunk(graph, strategy);
-  if (!swap_is_automatic) return;
-  strategy.loss_chunk = plan.strategy.loss_chunk;
-  plan.strategy.swap_layers = automatic_swap(graph, strategy, plan.profile);
+  if (left.swap) strategy.swap_layers = strategy.recompute_layers;
+  if (left.chunk) strategy.loss_chunk = automatic_chunk(graph, strategy);
+  if (left.swap) strategy.swap_layers = automatic_swap(graph, strategy, profile);
 }
 
 }  // namespace xt

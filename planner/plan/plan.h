@@ -69,6 +69,9 @@ struct Subject {
   std::optional<double> calibration_error = {};  ///< of the overlay that `profile` has, if any
 };
 
+/// The model and the machine that `request` names; problems with either are reported to it.
+Subject subject_of(Request& request, const Catalogue& catalogue);
+
 /// The plan that `request` asks for, of the model and the machine that it names.
 ///
 /// Defaults: engine xt_run, its own dtype, one device, expert_parallel 1, pack_length 4096, samples

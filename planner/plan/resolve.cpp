@@ -12,6 +12,7 @@
 #include "planner/lower/lower.h"
 #include "planner/plan/automatic.h"
 #include "planner/plan/check.h"
+#include "planner/plan/layers.h"
 #include "planner/plan/plan.h"
 
 namespace xt {
@@ -36,25 +37,6 @@ void load_named(Request& request, std::string_view field, const std::optional<st
   }
 }
 
-Subject subject_of(Request& request, const Catalogue& catalogue) {
-  const RunFile& from = request.fields();
-  Subject subject;
-  load_named(request, "model", from.model, [&](const std::string& name) {
-    subject.architecture = catalogue.model(name).architecture;
-    subject.model_name = std::filesystem::path(name).stem().string();
-  });
-  load_named(request, "machine", from.machine, [&](const std::string& name) {
-    subject.profile = catalogue.machine(name);
-    if (from.overlay) {
-      const auto overlay = read<Overlay>(read_yaml(*from.overlay));
-      subject.calibration_error = overlay.residual_ratio;
-      subject.profile = with_overlay(std::move(subject.profile), overlay);
-    }
-    subject.machine_name = name;
-  });
-  return subject;
-}
-
 class Resolver {
  public:
   Resolver(Request& request, Subject subject) : request_(request), from_(request.fields()) {
@@ -74,11 +56,13 @@ class Resolver {
     check(plan_, *rules_, request_);
     request_.finish();
     load_ranks();
-    choose_layers();
-    check_swap();
+    const LeftToPlanner left = choose_layers(plan_.strategy, plan_.architecture, *rules_, request_);
     choose_optimizer();
     request_.finish();
-    choose_automatic(plan_, is_automatic_chunk_, is_automatic_swap_);
+    plan_.has_automatic_chunk = left.chunk;
+    plan_.has_automatic_swap = left.swap;
+    if (left.chunk || left.swap)
+      choose_automatic(plan_.strategy, graph_of(plan_), plan_.profile, left);
     return std::move(plan_);
   }
 
@@ -88,23 +72,16 @@ class Resolver {
   void choose_counts();
   void choose_data();
   void load_ranks();
-  void choose_layers();
-  void check_swap();
   void choose_optimizer();
-  std::int64_t layers(const std::optional<Choice>& choice, std::string_view field,
-                      std::int64_t most);
-  std::int64_t recomputable_layers() const;
 
   Request& request_;
   const RunFile& from_;
   const EngineRules* rules_ = nullptr;
   Plan plan_;
-  bool is_automatic_chunk_ = false;
-  bool is_automatic_swap_ = false;
 };
 
 void Resolver::choose_engine() {
-  const std::string engine = from_.engine.value_or("xt_run");
+  const std::string engine = from_.engine.value_or(std::string(default_engine));
   rules_ = engine_named(engine);
   if (rules_ != nullptr) return;
   std::vector<std::string_view> known;
@@ -133,7 +110,7 @@ void Resolver::choose_counts() {
   plan_.devices = from_.devices.value_or(1);
   s.ranks = plan_.devices * plan_.profile.ranks_per_device;
   s.expert_parallel = from_.expert_parallel.value_or(1);
-  s.pack_length = from_.pack_length.value_or(4096);
+  s.pack_length = from_.pack_length.value_or(default_pack_length);
   s.gradient_accumulation = from_.gradient_accumulation.value_or(1);
   s.intra_layer_micro_batches = from_.intra_layer_micro_batches.value_or(1);
   s.dispatch = from_.dispatch.value_or(Dispatch::all_to_all);
@@ -145,7 +122,6 @@ void Resolver::choose_counts() {
   s.tensor_sequence_parallel = from_.tensor_sequence_parallel.value_or(true);
   s.zero = from_.zero.value_or(rules_->most_zero);
   s.shard_ranks = from_.shard_ranks.value_or(0) == s.ranks ? 0 : from_.shard_ranks.value_or(0);
-  s.reshards_layers = from_.reshard_after_forward.value_or(true);
   plan_.seed = from_.seed.value_or(0);
   s.optimizer = from_.optimizer.value_or(Optimizer::adamw);
   s.swaps_optimizer = from_.swap_optimizer.value_or(false);
@@ -190,72 +166,6 @@ void Resolver::load_ranks() {
       std::llround(data.groups_by_length ? data.load->largest_grouped : data.load->largest_plain);
 }
 
-std::int64_t Resolver::recomputable_layers() const {
-  const Architecture& a = plan_.architecture;
-  const bool keeps_last =
-      a.is_sparse(a.num_hidden_layers - 1) && !rules_->recomputes_last_sparse_layer;
-  return a.num_hidden_layers - (keeps_last ? 1 : 0);
-}
-
-std::int64_t Resolver::layers(const std::optional<Choice>& choice, std::string_view field,
-                              std::int64_t most) {
-  if (!choice) return 0;
-  switch (choice->kind) {
-    case ChoiceKind::none:
-    case ChoiceKind::automatic:
-      return 0;
-    case ChoiceKind::all:
-      return most;
-    case ChoiceKind::number:
-      if (choice->number > most)
-        request_.problem(
-            field, fmt::format("{} is {}, but {} layers can be", field, choice->number, most));
-      return choice->number;
-  }
-  return 0;
-}
-
-void Resolver::choose_layers() {
-  Strategy& s = plan_.strategy;
-  const Choice all{ChoiceKind::all, 0};
-  if (from_.recompute && from_.recompute->kind == ChoiceKind::automatic)
-    request_.problem("recompute", "recompute is `auto`, must be `none`, `all` or a number");
-  s.recompute_layers = layers(from_.recompute.value_or(all), "recompute", recomputable_layers());
-  s.swap_layers = layers(from_.swap, "swap", s.recompute_layers);
-  is_automatic_swap_ = from_.swap && from_.swap->kind == ChoiceKind::automatic;
-
-  const ChoiceKind usual = rules_->chunks_loss ? ChoiceKind::automatic : ChoiceKind::none;
-  const Choice chunk = from_.loss_chunk.value_or(Choice{usual, 0});
-  if (!rules_->chunks_loss && chunk.kind != ChoiceKind::none)
-    request_.problem("loss_chunk",
-                     fmt::format("{} computes the loss of all tokens at once", rules_->name),
-                     "leave it out");
-  is_automatic_chunk_ = chunk.kind == ChoiceKind::automatic;
-  s.loss_chunk = s.loss_tokens();
-  if (chunk.kind == ChoiceKind::number) s.loss_chunk = std::min(chunk.number, s.loss_tokens());
-  constexpr std::int64_t most_chunks = 32'767;
-  if (s.loss_chunk > 0 && s.loss_tokens() / s.loss_chunk >= most_chunks)
-    request_.problem("loss_chunk", fmt::format("{} tokens in chunks of {} are more than {} chunks",
-                                               s.loss_tokens(), s.loss_chunk, most_chunks));
-  if (chunk.kind == ChoiceKind::all || s.loss_chunk < 1)
-    request_.problem(
-        "loss_chunk",
-        fmt::format("loss_chunk is `{}`, must be `none`, `auto` or at least 1", chunk.text()));
-}
-
-void Resolver::check_swap() {
-  const Strategy& s = plan_.strategy;
-  const bool is_asked = s.swap_layers > 0 || is_automatic_swap_ ||
-                        (from_.swap && from_.swap->kind == ChoiceKind::all);
-  if (!is_asked) return;
-  if (s.recompute_layers == 0)
-    request_.problem("swap", "a layer that is not recomputed cannot be swapped",
-                     "set recompute to `all` or to a number of layers");
-  if (!plan_.architecture.is_moe() && !rules_->swaps_dense)
-    request_.problem("swap", fmt::format("{} does not swap dense models", rules_->name),
-                     "engine xt_run does");
-}
-
 void Resolver::choose_optimizer() {
   OptimizerSettings& o = plan_.optimizer;
   o.learning_rate = from_.learning_rate.value_or(o.learning_rate);
@@ -270,6 +180,25 @@ void Resolver::choose_optimizer() {
 
 OpGraph graph_of(const Plan& plan) {
   return build_decoder(plan.architecture, graph_options(plan.strategy));
+}
+
+Subject subject_of(Request& request, const Catalogue& catalogue) {
+  const RunFile& from = request.fields();
+  Subject subject;
+  load_named(request, "model", from.model, [&](const std::string& name) {
+    subject.architecture = catalogue.model(name).architecture;
+    subject.model_name = std::filesystem::path(name).stem().string();
+  });
+  load_named(request, "machine", from.machine, [&](const std::string& name) {
+    subject.profile = catalogue.machine(name);
+    if (from.overlay) {
+      const auto overlay = read<Overlay>(read_yaml(*from.overlay));
+      subject.calibration_error = overlay.residual_ratio;
+      subject.profile = with_overlay(std::move(subject.profile), overlay);
+    }
+    subject.machine_name = name;
+  });
+  return subject;
 }
 
 Plan resolve(Request& request, const Catalogue& catalogue) {

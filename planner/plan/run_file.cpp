@@ -116,6 +116,13 @@ Request Request::with(const std::vector<std::pair<std::string, std::string>>& fl
   return changed;
 }
 
+Request Request::with(const RunFile& fields) const {
+  Request other = *this;
+  other.fields_ = fields;
+  other.problems_.clear();
+  return other;
+}
+
 void Request::problem(std::string_view field, std::string message, std::string hint) {
   if (find(flags_.root, field) == nullptr && find(file_.root, field) != nullptr) {
     Reader reader(file_);

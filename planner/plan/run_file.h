@@ -18,6 +18,12 @@
 
 namespace xt {
 
+/// Whose step it is, and tokens of a pack, where nothing is said.
+inline constexpr std::string_view default_engine = "xt_run";
+inline constexpr std::int64_t default_pack_length = 4096;
+/// The most micro-steps of a step.
+inline constexpr std::int64_t most_accumulation = 1024;
+
 /// Fields of a run file (schema xt.run/1). Flags have the same names in kebab-case.
 struct RunFile {
   std::optional<std::string> schema;
@@ -171,7 +177,7 @@ struct RunFile {
     archive
         .field("gradient_accumulation", gradient_accumulation, "Micro-steps of a step (default 1)")
         .at_least(1)
-        .at_most(1024);
+        .at_most(most_accumulation);
     archive
         .field("intra_layer_micro_batches", intra_layer_micro_batches,
                "Packs that go through each layer in lock-step: Domino (default 1)")
@@ -218,11 +224,14 @@ class Request {
   Request with(const std::vector<std::pair<std::string, std::string>>& flags) const;
 
   const RunFile& fields() const { return fields_; }
+  /// The same request for other fields, without problems so far.
+  Request with(const RunFile& fields) const;
   /// The text of the run file; empty without one.
   const std::string& file_text() const { return file_.source.text; }
 
   /// Reports a problem with `field`, at the flag or the line that set it.
   void problem(std::string_view field, std::string message, std::string hint = {});
+  const std::vector<Diagnostic>& problems() const { return problems_; }
   /// Throws: InputError with all problems reported, if there are any
   void finish() const;
 

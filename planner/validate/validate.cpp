@@ -1,7 +1,6 @@
 #include "planner/validate/validate.h"
 
-#include <atomic>
-#include <future>
+#include "planner/parallel.h"
 
 namespace xt {
 namespace {
@@ -47,15 +46,8 @@ std::vector<RowOutcome> price_rows(const std::vector<PublishedRow>& rows,
                                    const Catalogue& catalogue, std::size_t n_threads) {
   const Profiles profiles = profiles_of(rows, catalogue);
   std::vector<RowOutcome> outcomes(rows.size());
-  std::atomic<std::size_t> next = 0;
-  const auto work = [&] {
-    for (std::size_t i = next++; i < rows.size(); i = next++)
-      outcomes[i] = price_row(rows[i], profiles);
-  };
-  std::vector<std::future<void>> workers;
-  for (std::size_t i = 0; i < n_threads; ++i)
-    workers.push_back(std::async(std::launch::async, work));
-  for (std::future<void>& worker : workers) worker.get();
+  in_parallel(rows.size(), n_threads,
+              [&](std::size_t i) { outcomes[i] = price_row(rows[i], profiles); });
   return outcomes;
 }
 

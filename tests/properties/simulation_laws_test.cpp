@@ -5,6 +5,7 @@
 
 #include "costmodel/hardware/collective.h"
 #include "costmodel/ir/account.h"
+#include "costmodel/sim/bound.h"
 #include "costmodel/sim/simulate.h"
 #include "planner/plan/plan.h"
 #include "strategies.h"
@@ -96,6 +97,15 @@ TEST(SimulationLaws, AStepTakesNoLessThanItsBusiestResource) {
     for (const Resource resource : {Resource::matrix, Resource::scale_up, Resource::scale_out})
       EXPECT_LE(busy(schedule, prices, resource), step + rounding)
           << resource_names[static_cast<std::size_t>(resource)] << " " << drawn.text();
+  });
+}
+
+TEST(SimulationLaws, NoStepIsShorterThanItsLowerBound) {
+  for_each_priced(n_cases, [](const Case& drawn, const Schedule& schedule, const Bindings& bindings,
+                              const Prices& prices) {
+    const Duration bound = lower_bound(schedule, prices);
+    EXPECT_LE(bound, makespan(simulate(schedule, bindings, prices))) << drawn.text();
+    EXPECT_LE(bound, makespan(forward_pass(schedule, bindings, prices))) << drawn.text();
   });
 }
 

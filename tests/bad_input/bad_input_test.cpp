@@ -87,6 +87,14 @@ TEST(BadInput, AFieldThatChangesCostAndIsNotModelledIsRefusedByName) {
               testing::Contains(testing::HasSubstr("a qwen3 model has no latent attention")));
 }
 
+TEST(BadInput, WhatMptCanHaveAndIsNotModelledIsRefusedByName) {
+  EXPECT_THAT(model_problems("mpt_biases.json"),
+              testing::UnorderedElementsAre(
+                  "3:14: error: not supported: biases of products and norms",
+                  "3:46: error: not supported: norms of query and key",
+                  "3:65: error: not supported: keys and values that heads share"));
+}
+
 std::vector<std::string> published_problems(const std::string& name) {
   try {
     read_published(std::vector<std::filesystem::path>{folder / name});

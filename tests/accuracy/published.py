@@ -7,8 +7,8 @@ import subprocess
 ROWS = pathlib.Path(__file__).resolve().parents[1] / "published"
 LEAST_ROWS = 5  # of a stratum that README shows
 BEGIN, END = "<!-- published -->\n", "<!-- end of published -->\n"
-HEADER = ("| machine, framework, model | rows of time | median error | bias | null model | rows of memory | median error |\n"
-          "| --- | --- | --- | --- | --- | --- | --- |\n")
+HEADER = ("| machine, framework, model | rows of time | median error | bias | null model | left out | rows of memory | median error |\n"
+          "| --- | --- | --- | --- | --- | --- | --- | --- |\n")
 
 
 def rounded(value):
@@ -55,6 +55,7 @@ def readme_rows(result):
             continue
         name = " ".join(filter(None, (of["machine"], of["framework_family"], of["kind"])))
         lines.append(f"| {name} | {time['rows']} | {percent(time['median_abs_error'])} | {signed(time['bias'])} | "
-                     f"{percent(of['null_model_time']['median_abs_error'])} | {memory['rows'] or ''} | "
+                     f"{percent(of['null_model_time']['median_abs_error'])} | "
+                     f"{percent(of['left_out_time']['median_abs_error'])} | {memory['rows'] or ''} | "
                      f"{percent(memory['median_abs_error'])} |")
     return lines

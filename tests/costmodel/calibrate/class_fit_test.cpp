@@ -22,7 +22,8 @@ TEST(ClassFit, FindsTheFactorsOfManySteps) {
     steps.push_back(step(factors, {a, b, 0.02 + 0.01 * (i % 5)}));
   }
   const ClassFactors found = fit_classes(steps);
-  for (std::size_t c = 0; c < factors.size(); ++c) EXPECT_NEAR(found[c], factors[c], 0.1 * factors[c]) << c;
+  for (std::size_t c = 0; c < factors.size(); ++c)
+    EXPECT_NEAR(found[c], factors[c], 0.1 * factors[c]) << c;
 }
 
 TEST(ClassFit, KeepsAProfileThatNothingSpeaksAgainst) {

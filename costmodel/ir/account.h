@@ -3,6 +3,8 @@
 // Where the time of a step went, counted the same way for predicted and for measured timelines.
 
 #include <array>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "costmodel/ir/timeline.h"
@@ -48,5 +50,16 @@ struct StepAccount {
 ///
 /// Assumes: ops of the compute lane do not overlap each other
 StepAccount account(const Schedule& schedule, const Timeline& timeline);
+
+/// Counts `events`, which took `span` together.
+StepAccount account(const Schedule& schedule, std::span<const Event> events, Duration span);
+
+/// Counts each section on its own, by section.
+///
+/// Assumes: the schedule repeats nothing
+std::vector<StepAccount> account_by_section(const Schedule& schedule, const Timeline& timeline);
+
+/// `sum` and `times` as much as `more`, one behind the other.
+void add(StepAccount& sum, const StepAccount& more, double times = 1);
 
 }  // namespace xt

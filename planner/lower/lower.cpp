@@ -297,6 +297,7 @@ GraphOptions graph_options(const Strategy& strategy) {
 Schedule lower(const OpGraph& graph, const Strategy& strategy) {
   const EngineRules* rules = engine_named(strategy.engine);
   XT_CHECK(rules != nullptr, strategy.engine);
+  XT_CHECK(strategy.pipeline_parallel == 1, strategy.pipeline_parallel);
   XT_CHECK(graph.tokens == strategy.product_tokens() && graph.dtype == strategy.compute_dtype);
   return Lowering(graph, strategy, *rules).run();
 }

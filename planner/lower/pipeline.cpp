@@ -80,9 +80,13 @@ class Cut {
 
   void append(StageSource& source, std::int64_t part) const {
     const auto n = static_cast<std::int64_t>(graph_.layers.size());
-    const std::int64_t begin = before(n, part, parts_), end = before(n, part + 1, parts_);
-    const std::int64_t recomputed = before(strategy_.recompute_layers, end, n) -
-                                    before(strategy_.recompute_layers, begin, n);
+    const std::int64_t ends = counts_ends(n, parts_) ? 1 : 0;
+    const auto layers_before = [&](std::int64_t i) {
+      return std::clamp<std::int64_t>(before(n + 2 * ends, i, parts_) - ends, 0, n);
+    };
+    const std::int64_t begin = layers_before(part), end = layers_before(part + 1);
+    const std::int64_t recomputed =
+        before(strategy_.recompute_layers, end, n) - before(strategy_.recompute_layers, begin, n);
     const std::size_t first = source.layers.size();
     for (std::int64_t layer = begin; layer < end; ++layer) {
       source.layers.push_back(graph_.layers[static_cast<std::size_t>(layer)]);
@@ -98,6 +102,10 @@ class Cut {
 };
 
 }  // namespace
+
+bool counts_ends(std::int64_t layers, std::int64_t chunks) {
+  return layers % chunks != 0 && (layers + 2) % chunks == 0;
+}
 
 std::vector<std::vector<ChunkRun>> one_forward_one_backward(std::int32_t stages,
                                                             std::int32_t chunks,

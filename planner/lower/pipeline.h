@@ -20,14 +20,20 @@ std::vector<std::vector<ChunkRun>> one_forward_one_backward(std::int32_t stages,
                                                             std::int32_t chunks,
                                                             std::int32_t micro_batches);
 
+/// Whether embedding and head count as a layer each, because then layers spread evenly over
+/// `chunks`, and else they would not.
+///
+/// Source:  Megatron-LM, --account-for-embedding-in-pipeline-split and the same for the loss
+bool counts_ends(std::int64_t layers, std::int64_t chunks);
+
 /// The pipeline of one training step.
 ///
-/// Layers are spread evenly over all chunks of all stages, one more where they do not divide on the
-/// earlier ones; chunk c of stage i is the (c·stages + i)-th part of the model. The embedding is
-/// with the first part, final norm, head and loss with the last. Recomputed layers are spread over
-/// the parts in proportion.
-/// Assumes: as lower(), and an engine with pipelines, a stage of ZeRO below 2, no swapped layers,
-///          and at least a layer per chunk
+/// Layers are spread evenly over all chunks of all stages, see counts_ends(); where they do not
+/// divide, the earlier ones have one more. Chunk c of stage i is the (c·stages + i)-th part of the
+/// model. The embedding is with the first part, final norm, head and loss with the last. Recomputed
+/// layers are spread over the parts in proportion. Assumes: as lower(), and an engine with
+/// pipelines, a stage of ZeRO below 2, no swapped layers,
+///          and at least a layer per stage
 /// Source:  Megatron-LM, core/transformer/transformer_block.py and --recompute-num-layers, which
 ///          counts by stage
 PipelineSchedule lower_pipeline(const OpGraph& graph, const Strategy& strategy);

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "planner/lower/pipeline.h"
 #include "planner/plan/check.h"
 
 namespace xt {
@@ -8,16 +9,17 @@ namespace {
 void check_stages(const Plan& plan, const EngineRules& rules, Request& request) {
   const Strategy& s = plan.strategy;
   const std::int64_t layers = plan.architecture.num_hidden_layers;
+  const std::int64_t chunks = s.pipeline_parallel * s.virtual_stages;
   if (!rules.has_pipelines)
-    request.problem("pipeline_parallel",
-                    fmt::format("{} has no stages of layers", rules.name), "engine megatron has");
+    request.problem("pipeline_parallel", fmt::format("{} has no stages of layers", rules.name),
+                    "engine megatron has");
   if (s.ranks % s.pipeline_parallel != 0)
-    request.problem("pipeline_parallel", fmt::format("{} ranks are not divisible by {}", s.ranks,
-                                                     s.pipeline_parallel));
+    request.problem("pipeline_parallel",
+                    fmt::format("{} ranks are not divisible by {}", s.ranks, s.pipeline_parallel));
   if (s.pipeline_parallel > layers)
     request.problem("pipeline_parallel", fmt::format("{} layers are not enough for {} stages",
                                                      layers, s.pipeline_parallel));
-  else if (s.pipeline_parallel * s.virtual_stages > layers)
+  else if (chunks > layers && !(s.virtual_stages > 1 && counts_ends(layers, chunks)))
     request.problem("virtual_stages",
                     fmt::format("{} layers are not enough for {} stages of {} chunks", layers,
                                 s.pipeline_parallel, s.virtual_stages));

@@ -45,7 +45,8 @@ class Walk {
         standing_(standing(schedule, bindings, space)) {
     const std::vector<Bytes> curve = memory_curve(schedule, bindings, space);
     for (std::size_t s = 0; s < schedule.sections.size(); ++s) {
-      const auto begin = curve.begin() + static_cast<std::ptrdiff_t>(at(schedule.sections[s].begin));
+      const auto begin =
+          curve.begin() + static_cast<std::ptrdiff_t>(at(schedule.sections[s].begin));
       const auto end = curve.begin() + static_cast<std::ptrdiff_t>(at(schedule.sections[s].end));
       const auto highest = std::max_element(begin, end);
       highest_.push_back(OpId(static_cast<std::uint32_t>(highest - curve.begin())));
@@ -80,8 +81,8 @@ class Walk {
   std::vector<CategoryBytes> standing_;
   std::vector<OpId> highest_;  // by section
   std::vector<Bytes> above_;   // by section: of its highest op, without what stood there before
-  CategoryBytes live_{};    // what is not resident, between sections
-  CategoryBytes beside_{};  // at the peak: of other micro-batches than the schedule has there
+  CategoryBytes live_{};       // what is not resident, between sections
+  CategoryBytes beside_{};     // at the peak: of other micro-batches than the schedule has there
   Bytes peak_{-1};
   OpId op_ = no_op;
 };
@@ -90,8 +91,7 @@ class Walk {
 
 std::uint32_t section_of(const Stage& stage, const ChunkRun& run, std::int32_t micro_batches) {
   const ChunkSections& of = stage.chunks[static_cast<std::size_t>(run.chunk)];
-  if (run.is_backward)
-    return run.micro_batch + 1 == micro_batches ? of.last_backward : of.backward;
+  if (run.is_backward) return run.micro_batch + 1 == micro_batches ? of.last_backward : of.backward;
   return run.micro_batch == 0 ? of.first_forward : of.forward;
 }
 

@@ -14,8 +14,8 @@
 
 namespace xt {
 
-/// The sections of a chunk in its stage's schedule, where a micro-batch goes forward and back before
-/// the next one: what differs for the first micro-batch of a step and for the last one.
+/// The sections of a chunk in its stage's schedule, where a micro-batch goes forward and back
+/// before the next one: what differs for the first micro-batch of a step and for the last one.
 struct ChunkSections {
   std::uint32_t first_forward = 0;  ///< gathers what the last update left stale
   std::uint32_t forward = 0;

@@ -15,9 +15,8 @@ namespace {
 GroupShape farthest_pair(std::int64_t a, std::int64_t b, std::int64_t ranks,
                          const Profile& profile) {
   std::int64_t stride = std::abs(b - a);
-  for (const std::int64_t unit :
-       {std::int64_t{profile.ranks_per_device}, profile.ranks_per_node(),
-        std::int64_t{profile.scale_up.domain_ranks}})
+  for (const std::int64_t unit : {std::int64_t{profile.ranks_per_device}, profile.ranks_per_node(),
+                                  std::int64_t{profile.scale_up.domain_ranks}})
     for (std::int64_t i = 0; i < ranks; ++i)
       if ((a + i) / unit != (b + i) / unit) stride = std::max(stride, unit);
   return {2, static_cast<std::int32_t>(stride)};
@@ -138,9 +137,9 @@ std::vector<Duration> transfer_times(const PipelineSchedule& pipeline, const Pro
   std::vector<Duration> times;
   const auto n = static_cast<std::int64_t>(pipeline.stages.size());
   for (std::int64_t place = 0; place < n; ++place) {
-    const GroupShape pair = farthest_pair(place * pipeline.stage_ranks,
-                                          (place + 1) % n * pipeline.stage_ranks,
-                                          pipeline.stage_ranks, profile);
+    const GroupShape pair =
+        farthest_pair(place * pipeline.stage_ranks, (place + 1) % n * pipeline.stage_ranks,
+                      pipeline.stage_ranks, profile);
     times.push_back(quantize(alone(demand(pipeline.transfer, {}, pair, profile))));
   }
   return times;

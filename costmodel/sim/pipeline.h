@@ -45,9 +45,9 @@ std::vector<Duration> transfer_times(const PipelineSchedule& pipeline, const Pro
 /// The step of `pipeline`. Stages open it together, each runs its order, and they update together,
 /// since the norm of all gradients needs them all.
 ///
-/// A transfer starts when its chunk has ended and the one before it on its link has arrived; a chunk
-/// starts when its stage has ended the one before it and what it needs has arrived.
-/// Assumes: transfers take nothing from chunks that run beside them, nor from transfers the other
+/// A transfer starts when its chunk has ended and the one before it on its link has arrived; a
+/// chunk starts when its stage has ended the one before it and what it needs has arrived. Assumes:
+/// transfers take nothing from chunks that run beside them, nor from transfers the other
 ///          way. Megatron's blocks both stages unless chunks are interleaved
 PipelineTimeline simulate(const PipelineSchedule& pipeline, const PipelineTimes& times);
 

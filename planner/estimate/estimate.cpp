@@ -49,7 +49,8 @@ std::int64_t part_of(double value, const Symbol& symbol) {
 
 Seconds step_with(const Plan& plan, const Schedule& schedule, double squares) {
   const Bindings bindings = with_squares(schedule, assumed_bindings(schedule), squares);
-  return to_seconds(makespan(simulate(schedule, bindings, price(schedule, bindings, plan.profile))));
+  return to_seconds(
+      makespan(simulate(schedule, bindings, price(schedule, bindings, plan.profile))));
 }
 
 }  // namespace
@@ -131,8 +132,8 @@ Estimate estimate(const Plan& plan) {
   const Bindings mean = mean_bindings(plan, result.schedule);
   result.model_flops = model_flops(result.schedule, mean, counted_share(plan));
   result.hardware_flops = hardware_flops(result.schedule, mean);
-  result.data = data_effect(
-      plan, [&](double squares) { return step_with(plan, result.schedule, squares); });
+  result.data =
+      data_effect(plan, [&](double squares) { return step_with(plan, result.schedule, squares); });
   const std::vector<double> once(result.runs.size(), 1.0);
   const std::array<EvidencePart, 1> parts = {
       {{result.schedule, result.timeline, bindings, result.account, once}}};

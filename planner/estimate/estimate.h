@@ -44,8 +44,8 @@ struct PipelineAnswer {
 };
 
 /// A priced and simulated plan. Of a pipeline, schedule, prices, timeline and memory are those of
-/// the fullest stage, with what a step repeats there once or twice; time and flops are the mean over
-/// all ranks.
+/// the fullest stage, with what a step repeats there once or twice; time and flops are the mean
+/// over all ranks.
 struct Estimate {
   Schedule schedule;
   std::vector<std::int32_t> runs;  ///< in a step, by section
@@ -53,12 +53,12 @@ struct Estimate {
   Timeline timeline;
   StepAccount account;
   std::optional<PipelineAnswer> pipeline;  ///< where there is more than one stage
-  Flops model_flops;               ///< of one rank in a step, without recompute and router
-  Flops hardware_flops;            ///< of one rank in a step, as executed
-  FlopsPerSecond peak;             ///< of one rank in the plan's dtype
-  DeviceMemory device;             ///< of a rank, at the peak
-  Bytes host_memory;               ///< of a rank, there is
-  std::optional<DataEffect> data;  ///< where lengths differ
+  Flops model_flops;                       ///< of one rank in a step, without recompute and router
+  Flops hardware_flops;                    ///< of one rank in a step, as executed
+  FlopsPerSecond peak;                     ///< of one rank in the plan's dtype
+  DeviceMemory device;                     ///< of a rank, at the peak
+  Bytes host_memory;                       ///< of a rank, there is
+  std::optional<DataEffect> data;          ///< where lengths differ
   Evidence evidence;
   double deviation = 0;  ///< relative, of the step's time: by grades, or of the calibration
 

@@ -140,9 +140,8 @@ Estimate estimate_pipeline(const Plan& plan) {
   result.account.idle += answer.bubble;
   result.account.step = simulation.step();
   result.pipeline = std::move(answer);
-  result.data = data_effect(plan, [&](double squares) {
-    return Simulation(pipeline, plan.profile, squares).step();
-  });
+  result.data = data_effect(
+      plan, [&](double squares) { return Simulation(pipeline, plan.profile, squares).step(); });
   std::vector<EvidencePart> parts;
   for (std::size_t i = 0; i < pipeline.distinct.size(); ++i) parts.push_back(mean.evidence(i));
   rest_on(result, plan, parts);

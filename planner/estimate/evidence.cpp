@@ -20,8 +20,8 @@ double shared(const StepAccount& counted) {
 std::vector<double> times_of_ops(const EvidencePart& part) {
   std::vector<double> times(part.schedule.ops.size(), 0.0);
   for (std::size_t s = 0; s < part.times.size(); ++s)
-    for (std::size_t i = at(part.schedule.sections[s].begin);
-         i < at(part.schedule.sections[s].end); ++i)
+    for (std::size_t i = at(part.schedule.sections[s].begin); i < at(part.schedule.sections[s].end);
+         ++i)
       times[i] = part.times[s];
   return times;
 }

@@ -30,12 +30,12 @@ struct EvidencePart {
   const Schedule& schedule;
   const Timeline& timeline;
   const Bindings& bindings;
-  StepAccount account;            ///< of the timeline, counted so
-  std::vector<double> times;      ///< by section
+  StepAccount account;        ///< of the timeline, counted so
+  std::vector<double> times;  ///< by section
 };
 
-/// What a step rests on that takes as long as all of `parts`: compute by its ops, exposed traffic by
-/// the traffic that runs.
+/// What a step rests on that takes as long as all of `parts`: compute by its ops, exposed traffic
+/// by the traffic that runs.
 ///
 /// Assumes: each timeline was simulated under its bindings on `profile`
 Evidence evidence(std::span<const EvidencePart> parts, const Profile& profile);

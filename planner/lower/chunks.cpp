@@ -1,6 +1,6 @@
-// A stage of a pipeline: forward and backward passes of each of its chunks as sections of their own.
-// What comes from a neighbouring stage is there before a section begins, so that a section never
-// waits for another stage.
+// A stage of a pipeline: forward and backward passes of each of its chunks as sections of their
+// own. What comes from a neighbouring stage is there before a section begins, so that a section
+// never waits for another stage.
 //
 // Source: Megatron-LM, core/pipeline_parallel/schedules.py, forward_step and backward_step
 

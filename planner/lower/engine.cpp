@@ -115,7 +115,8 @@ constexpr EngineRules fsdp1() {
 constexpr EngineRules megatron() {
   EngineRules rules;
   rules.name = "megatron";
-  rules.summary = "Megatron-LM: tensor, context and pipeline parallelism, optimizer state whole or split";
+  rules.summary =
+      "Megatron-LM: tensor, context and pipeline parallelism, optimizer state whole or split";
   rules.reduces_behind_gathers = true;
   rules.recomputes_whole_layer = true;
   rules.swaps_dense = false;

@@ -66,8 +66,8 @@ void Checks::check_experts() {
     request_.problem("expert_parallel", fmt::format("{} experts are not divisible by {} ranks",
                                                     a.num_experts, s.expert_parallel));
   if (s.stage_ranks() % s.expert_parallel != 0)
-    request_.problem("expert_parallel",
-                     fmt::format("{} ranks are not divisible by {}", s.stage_ranks(), s.expert_parallel));
+    request_.problem("expert_parallel", fmt::format("{} ranks are not divisible by {}",
+                                                    s.stage_ranks(), s.expert_parallel));
   check_node("expert_parallel", s.expert_parallel, from_.expert_parallel_across_nodes, "rows");
 }
 
@@ -223,8 +223,8 @@ void Checks::check_context() {
                      fmt::format("{} does not split a pack by tokens", rules_.name),
                      "engine torchtitan does; sequence_parallel of xtuner_v1 splits it by heads");
   if (s.stage_ranks() % s.ranks_of_pack() != 0)
-    request_.problem("context_parallel",
-                     fmt::format("{} ranks are not divisible by {}", s.stage_ranks(), s.ranks_of_pack()));
+    request_.problem("context_parallel", fmt::format("{} ranks are not divisible by {}",
+                                                     s.stage_ranks(), s.ranks_of_pack()));
   if (plan_.architecture.has_mla())
     request_.problem("context_parallel",
                      fmt::format("{} does not split latent attention over ranks", rules_.name));
@@ -308,8 +308,8 @@ void Checks::check_tensor_shapes() {
       request_.problem("tensor_parallel",
                        fmt::format("{} {} are not divisible by {} ranks", shape.n, shape.what, tp));
   if (s.stage_ranks() % s.ranks_of_pack() != 0)
-    request_.problem("tensor_parallel",
-                     fmt::format("{} ranks are not divisible by {}", s.stage_ranks(), s.ranks_of_pack()));
+    request_.problem("tensor_parallel", fmt::format("{} ranks are not divisible by {}",
+                                                    s.stage_ranks(), s.ranks_of_pack()));
 }
 
 void Checks::check_zero() {
@@ -328,8 +328,8 @@ void Checks::check_zero() {
 void Checks::check_shards() {
   const Strategy& s = plan_.strategy;
   if (s.stage_ranks() % s.shard_ranks != 0)
-    request_.problem("shard_ranks",
-                     fmt::format("{} ranks are not divisible by {}", s.stage_ranks(), s.shard_ranks));
+    request_.problem("shard_ranks", fmt::format("{} ranks are not divisible by {}", s.stage_ranks(),
+                                                s.shard_ranks));
   if (s.shard_ranks % s.context_parallel != 0)
     request_.problem(
         "shard_ranks",

@@ -29,10 +29,12 @@ bool counts_ends(std::int64_t layers, std::int64_t chunks);
 /// The pipeline of one training step.
 ///
 /// Layers are spread evenly over all chunks of all stages, see counts_ends(); where they do not
-/// divide, the earlier ones have one more. Chunk c of stage i is the (c·stages + i)-th part of the
-/// model. The embedding is with the first part, final norm, head and loss with the last. Recomputed
-/// layers are spread over the parts in proportion. Assumes: as lower(), and an engine with
-/// pipelines, a stage of ZeRO below 2, no swapped layers,
+/// divide, chunks with one more lie evenly between the others, the first of the model among them.
+/// Chunk c of stage i is the (c·stages + i)-th part of the model. The embedding is with the first
+/// part, final norm, head and loss with the last. Recomputed layers are spread over the parts in
+/// proportion.
+///
+/// Assumes: as lower(), and an engine with pipelines, a stage of ZeRO below 2, no swapped layers,
 ///          and at least a layer per stage
 /// Source:  Megatron-LM, core/transformer/transformer_block.py and --recompute-num-layers, which
 ///          counts by stage

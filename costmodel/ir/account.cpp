@@ -93,17 +93,24 @@ StepAccount account(const Schedule& schedule, std::span<const Event> events, Dur
   return result;
 }
 
-std::vector<StepAccount> account_by_section(const Schedule& schedule, const Timeline& timeline) {
+std::vector<StepAccount> account_by_section(const Schedule& schedule, const Timeline& timeline,
+                                            std::span<const Duration> spans) {
   XT_CHECK(timeline.events.size() == schedule.ops.size());
   std::vector<StepAccount> result;
   Instant start{};
-  for (const Section& section : schedule.sections) {
-    const std::span<const Event> events =
-        std::span(timeline.events).subspan(at(section.begin), at(section.end) - at(section.begin));
-    Instant end = start;
-    for (const Event& event : events) end = std::max(end, event.end);
-    result.push_back(account(schedule, events, end - start));
-    start = end;
+  for (std::size_t s = 0; s < schedule.sections.size(); ++s) {
+    const std::size_t begin = at(schedule.sections[s].begin), end = at(schedule.sections[s].end);
+    const std::span<const Event> events = std::span(timeline.events).subspan(begin, end - begin);
+    std::vector<Event> shown(events.begin(), events.end());
+    for (Event& event : shown) {
+      event.start = std::min(event.start, start + spans[s]);
+      event.end = std::min(event.end, start + spans[s]);
+    }
+    result.push_back(account(schedule, shown, spans[s]));
+    const StepAccount all = account(schedule, events, spans[s]);
+    for (std::size_t kind = 0; kind < n_traffic; ++kind)
+      result.back().traffic[kind].total = all.traffic[kind].total;
+    for (const Event& event : events) start = std::max(start, event.end);
   }
   return result;
 }

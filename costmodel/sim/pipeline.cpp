@@ -30,6 +30,7 @@ class PipelineRun {
         n_stages_(pipeline.stages.size()),
         next_(n_stages_, 0),
         free_(n_stages_),
+        background_(n_stages_),
         links_{std::vector<Instant>(n_stages_), std::vector<Instant>(n_stages_)} {
     n_parts_ = n_stages_ * pipeline.stage(0).chunks.size();
     const std::size_t n = n_parts_ * static_cast<std::size_t>(pipeline.micro_batches);
@@ -52,7 +53,11 @@ class PipelineRun {
       XT_CHECK(next_[place] == pipeline_.orders[place].size(), place, next_[place]);
     const Duration update =
         longest([](const Stage& stage) { return stage.schedule.sections.size() - 1; });
-    timeline_.end = *std::ranges::max_element(free_) + update;
+    for (std::size_t place = 0; place < n_stages_; ++place) {
+      const Instant end = std::max(free_[place], background_[place]);
+      timeline_.tails.push_back(end - free_[place]);
+      timeline_.end = std::max(timeline_.end, end + update);
+    }
     return std::move(timeline_);
   }
 
@@ -61,7 +66,8 @@ class PipelineRun {
   Duration longest(SectionOf section_of_stage) const {
     Duration result{};
     for (std::size_t i = 0; i < pipeline_.distinct.size(); ++i)
-      result = std::max(result, times_.sections[i][section_of_stage(pipeline_.distinct[i])]);
+      result =
+          std::max(result, times_.sections[i][section_of_stage(pipeline_.distinct[i])].drained);
     return result;
   }
 
@@ -90,7 +96,10 @@ class PipelineRun {
     }
     ++next_[place];
     const std::uint32_t section = section_of(pipeline_.stage(place), run, pipeline_.micro_batches);
-    free_[place] = start + times_.sections[pipeline_.stages[place]][section];
+    const SectionTime& time = times_.sections[pipeline_.stages[place]][section];
+    free_[place] = start + time.computed;
+    if (time.in_background > Duration{})
+      background_[place] = std::max(start + time.drained, background_[place] + time.in_background);
     timeline_.stages[place].push_back({run, start, free_[place]});
     return send(place, of, run);
   }
@@ -112,25 +121,34 @@ class PipelineRun {
   std::size_t n_parts_ = 0;
   std::vector<std::size_t> next_;
   std::vector<Instant> free_;
-  std::array<std::vector<Instant>, 2> links_;                    // forward and back, by sender
+  std::vector<Instant> background_;            // when gathers and reductions are done
+  std::array<std::vector<Instant>, 2> links_;  // forward and back, by sender
   std::array<std::vector<std::optional<Instant>>, 2> arrivals_;  // by micro-batch and part
   PipelineTimeline timeline_;
 };
 
 }  // namespace
 
-std::vector<Duration> section_durations(const Schedule& schedule, const Timeline& timeline) {
+std::vector<SectionTime> section_times(const Schedule& schedule, const Timeline& timeline) {
   XT_CHECK(timeline.events.size() == schedule.ops.size());
-  std::vector<Duration> durations;
+  std::vector<SectionTime> times;
   Instant start{};
   for (const Section& section : schedule.sections) {
-    Instant end = start;
-    for (std::size_t i = at(section.begin); i < at(section.end); ++i)
-      end = std::max(end, timeline.events[i].end);
-    durations.push_back(end - start);
-    start = end;
+    SectionTime time;
+    for (std::size_t i = at(section.begin); i < at(section.end); ++i) {
+      const Event& event = timeline.events[i];
+      const Lane lane = schedule.op(event.op).lane;
+      time.drained = std::max(time.drained, event.end - start);
+      if (lane == Lane::all_gather || lane == Lane::reduce_scatter) {
+        time.in_background += event.end - event.start;
+      } else if (i + 1 < at(section.end)) {  // the last op waits for all lanes
+        time.computed = std::max(time.computed, event.end - start);
+      }
+    }
+    times.push_back(time);
+    start += time.drained;
   }
-  return durations;
+  return times;
 }
 
 std::vector<Duration> transfer_times(const PipelineSchedule& pipeline, const Profile& profile) {

@@ -11,9 +11,18 @@
 
 namespace xt {
 
+/// How long a section takes on its own.
+struct SectionTime {
+  Duration computed{};       ///< until it hands over: all but gathers and reductions has ended
+  Duration drained{};        ///< until those have ended, too
+  Duration in_background{};  ///< while they run
+
+  bool operator==(const SectionTime&) const = default;
+};
+
 /// How long everything takes that stages do without each other.
 struct PipelineTimes {
-  std::vector<std::vector<Duration>> sections;  ///< by distinct stage and section
+  std::vector<std::vector<SectionTime>> sections;  ///< by distinct stage and section
   std::vector<Duration> transfers;  ///< by place: to the next stage or, as long, back from there
 
   bool operator==(const PipelineTimes&) const = default;
@@ -29,13 +38,14 @@ struct ChunkEvent {
 /// One step of a pipeline.
 struct PipelineTimeline {
   std::vector<std::vector<ChunkEvent>> stages;  ///< by place, in order
+  std::vector<Duration> tails;                  ///< by place: gathers and reductions behind them
   Instant end;
 };
 
-/// How long each section of `timeline` took.
+/// The times of the sections of `timeline`. Gathers and reductions are what runs on their lanes.
 ///
 /// Assumes: the schedule repeats nothing
-std::vector<Duration> section_durations(const Schedule& schedule, const Timeline& timeline);
+std::vector<SectionTime> section_times(const Schedule& schedule, const Timeline& timeline);
 
 /// The times of transfers by place. Stages that lie on one node use its links, others the network.
 ///
@@ -45,10 +55,14 @@ std::vector<Duration> transfer_times(const PipelineSchedule& pipeline, const Pro
 /// The step of `pipeline`. Stages open it together, each runs its order, and they update together,
 /// since the norm of all gradients needs them all.
 ///
-/// A transfer starts when its chunk has ended and the one before it on its link has arrived; a
-/// chunk starts when its stage has ended the one before it and what it needs has arrived. Assumes:
-/// transfers take nothing from chunks that run beside them, nor from transfers the other
-///          way. Megatron's blocks both stages unless chunks are interleaved
+/// A chunk starts when its stage has computed the one before it and what it needs has arrived.
+/// Gathers and reductions that are not done when a chunk hands over go on beside the next ones. A
+/// transfer starts when its chunk has been computed and the one before it on its link has arrived.
+///
+/// Assumes: transfers, and what is left of gathers and reductions, take nothing from chunks that
+/// run
+///          beside them, nor from transfers the other way. Megatron's transfers block both stages
+///          unless chunks are interleaved
 PipelineTimeline simulate(const PipelineSchedule& pipeline, const PipelineTimes& times);
 
 }  // namespace xt

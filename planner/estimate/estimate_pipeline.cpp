@@ -29,26 +29,30 @@ class Simulation {
  public:
   Simulation(const PipelineSchedule& pipeline, const Profile& profile,
              std::optional<double> squares = std::nullopt) {
-    PipelineTimes times;
     for (const Stage& stage : pipeline.distinct) {
       Bindings bindings = assumed_bindings(stage.schedule);
       if (squares) bindings = with_squares(stage.schedule, std::move(bindings), *squares);
       runs_.push_back(run_of(stage.schedule, std::move(bindings), profile));
-      times.sections.push_back(section_durations(stage.schedule, runs_.back().timeline));
+      times_.sections.push_back(section_times(stage.schedule, runs_.back().timeline));
     }
-    times.transfers = transfer_times(pipeline, profile);
-    longest_transfer_ = to_seconds(*std::ranges::max_element(times.transfers));
-    step_ = to_seconds(xt::simulate(pipeline, times).end - Instant{});
+    times_.transfers = transfer_times(pipeline, profile);
+    timeline_ = xt::simulate(pipeline, times_);
   }
 
-  Seconds step() const { return step_; }
-  Seconds longest_transfer() const { return longest_transfer_; }
+  Seconds step() const { return to_seconds(timeline_.end - Instant{}); }
+  Seconds tail(std::size_t place) const { return to_seconds(timeline_.tails[place]); }
+  Seconds longest_transfer() const {
+    return to_seconds(*std::ranges::max_element(times_.transfers));
+  }
+  const std::vector<SectionTime>& sections(std::size_t distinct) const {
+    return times_.sections[distinct];
+  }
   StageRun& run(std::size_t distinct) { return runs_[distinct]; }
 
  private:
   std::vector<StageRun> runs_;
-  Seconds longest_transfer_;
-  Seconds step_;
+  PipelineTimes times_;
+  PipelineTimeline timeline_;
 };
 
 // What one stage adds to the mean over all.
@@ -58,7 +62,7 @@ class Mean {
       : plan_(plan), pipeline_(pipeline), simulation_(simulation) {
     for (std::size_t i = 0; i < pipeline.distinct.size(); ++i)
       sections_.push_back(
-          account_by_section(pipeline.distinct[i].schedule, simulation.run(i).timeline));
+          account_by_section(pipeline.distinct[i].schedule, simulation.run(i).timeline, spans(i)));
   }
 
   // The account of the stage at `place`, waiting for others left out.
@@ -70,6 +74,10 @@ class Mean {
         section_runs(stage, pipeline_.orders[place], pipeline_.micro_batches);
     StepAccount own;
     for (std::size_t s = 0; s < runs.size(); ++s) xt::add(own, sections_[i][s], runs[s]);
+    const Traffic reduction =
+        plan_.strategy.zero == 0 ? Traffic::all_reduce : Traffic::reduce_scatter;
+    own.step += simulation_.tail(place);
+    own.traffic[static_cast<std::size_t>(reduction)].exposed += simulation_.tail(place);
     xt::add(sum.account, own, share);
     const Bindings mean = mean_bindings(plan_, stage.schedule);
     sum.model_flops += model_flops(stage.schedule, runs, mean, counted_share(plan_)) * share;
@@ -95,6 +103,15 @@ class Mean {
   }
 
  private:
+  // What counts of each section: opening and update, in which all stages meet, to their end.
+  std::vector<Duration> spans(std::size_t distinct) const {
+    std::vector<Duration> result;
+    for (const SectionTime& time : simulation_.sections(distinct)) result.push_back(time.computed);
+    result.front() = simulation_.sections(distinct).front().drained;
+    result.back() = simulation_.sections(distinct).back().drained;
+    return result;
+  }
+
   const Plan& plan_;
   const PipelineSchedule& pipeline_;
   Simulation& simulation_;

@@ -31,6 +31,16 @@ std::uint32_t Lowering::end_chunk(Phase phase) {
   return static_cast<std::uint32_t>(build_.draft().sections.size() - 1);
 }
 
+// Brings the weights of the chunk behind `chunk`, long before its first micro-batch.
+//
+// Source: Megatron-LM, core/pipeline_parallel/schedules.py, param_sync_func
+void Lowering::gather_next(const ChunkLayers& chunk) {
+  for (const ChunkLayers& next : stage_->chunks)
+    if (next.begin == chunk.end && next.end > chunk.end)
+      for (std::size_t layer = next.begin; layer < next.end; ++layer)
+        gather(units_[layer + 1], Phase::forward);
+}
+
 std::uint32_t Lowering::chunk_forward(const ChunkLayers& chunk) {
   if (begins_model(chunk)) gather(units_.front(), Phase::forward);
   gather(units_[chunk.begin + 1], Phase::forward);
@@ -42,6 +52,7 @@ std::uint32_t Lowering::chunk_forward(const ChunkLayers& chunk) {
   }
   for (std::size_t layer = chunk.begin; layer < chunk.end; ++layer)
     layer_forward(static_cast<std::int16_t>(layer));
+  gather_next(chunk);
   return end_chunk(Phase::forward);
 }
 

@@ -191,6 +191,7 @@ class Lowering {
 
   // chunks.cpp: the layers of a pipeline stage, chunk by chunk
   ChunkSections chunk_sections(const ChunkLayers& chunk);
+  void gather_next(const ChunkLayers& chunk);
   std::uint32_t chunk_forward(const ChunkLayers& chunk);
   std::uint32_t chunk_backward(const ChunkLayers& chunk);
   BufferId received(Phase phase);

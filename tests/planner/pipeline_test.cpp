@@ -31,13 +31,20 @@ PipelineSchedule bare(std::int32_t stages, std::int32_t chunks, std::int32_t mic
 
 constexpr std::int64_t forward = 12'000, backward = 24'000;  // ns of a stage, all its chunks
 
-std::int64_t step_of(const PipelineSchedule& pipeline, std::int64_t transfer = 0) {
+// A section that computes so long and leaves nothing in the background.
+SectionTime computing(std::int64_t ns) { return {Duration(ns), Duration(ns), Duration(0)}; }
+
+PipelineTimes times_of(const PipelineSchedule& pipeline, std::int64_t transfer = 0) {
   const auto chunks = static_cast<std::int64_t>(pipeline.distinct.front().chunks.size());
   PipelineTimes times;
   times.sections = {
-      {Duration(0), Duration(forward / chunks), Duration(backward / chunks), Duration(0)}};
+      {computing(0), computing(forward / chunks), computing(backward / chunks), computing(0)}};
   times.transfers.assign(pipeline.stages.size(), Duration(transfer));
-  return (simulate(pipeline, times).end - Instant{}).count();
+  return times;
+}
+
+std::int64_t step_of(const PipelineSchedule& pipeline, std::int64_t transfer = 0) {
+  return (simulate(pipeline, times_of(pipeline, transfer)).end - Instant{}).count();
 }
 
 // The bubble is (p - 1) / m of the rest, and v times less where chunks are interleaved.
@@ -55,6 +62,22 @@ TEST(Pipeline, StagesWaitAsLongAsTheClosedFormsSay) {
 TEST(Pipeline, OneMicroBatchWaitsForEveryTransfer) {
   for (const std::int32_t p : {2, 4})
     EXPECT_EQ(step_of(bare(p, 1, 1), 500), p * (forward + backward) + 2 * (p - 1) * 500);
+}
+
+// What reductions take beyond their chunk delays no other chunk, only the end of the step.
+TEST(Pipeline, ReductionsBehindTheLastBackwardPassesDelayTheUpdateAlone) {
+  PipelineSchedule pipeline = bare(4, 2, 8);
+  const std::int64_t before = step_of(pipeline);
+  PipelineTimes times = times_of(pipeline);
+  times.sections[0].insert(times.sections[0].begin() + 3, times.sections[0][2]);
+  pipeline.distinct[0].schedule.sections.resize(5);
+  for (ChunkSections& chunk : pipeline.distinct[0].chunks) chunk.last_backward = 3;
+  SectionTime& last = times.sections[0][3];
+  last.drained = last.computed + Duration(500);
+  last.in_background = Duration(4'000);
+  const PipelineTimeline timeline = simulate(pipeline, times);
+  EXPECT_EQ((timeline.end - Instant{}).count(), before + 500);
+  for (const Duration tail : timeline.tails) EXPECT_EQ(tail, Duration(500));
 }
 
 std::int64_t most_in_flight(const std::vector<ChunkRun>& order) {

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "planner/estimate/estimate.h"
+#include "planner/lower/lower.h"
 #include "planner/lower/pipeline.h"
 #include "tests/planner/plans.h"
 
@@ -158,6 +159,29 @@ TEST(Pipeline, ALongerBatchAndInterleavedChunksShrinkTheBubble) {
   };
   EXPECT_LT(bubble({{"gradient_accumulation", "32"}}), bubble({}));
   EXPECT_LT(bubble({{"virtual_stages", "2"}}), bubble({}));
+}
+
+TEST(Pipeline, AnswersSayWhichStageIsTheFullestAndHowLongStagesWait) {
+  const Plan plan = plan_with({});
+  const Estimate answer = estimate(plan);
+  ASSERT_EQ(answer.pipeline->stages.size(), 4u);
+  for (const StageAnswer& stage : answer.pipeline->stages)
+    EXPECT_LE(stage.peak, answer.timeline.device_memory.peak);
+  EXPECT_EQ(answer.pipeline->stages[answer.pipeline->fullest].peak,
+            answer.timeline.device_memory.peak);
+  const std::string json = estimate_json(plan, answer).pretty();
+  for (const char* key : {"\"pipeline_parallel\": 4", "\"bubble_s\"", "\"fullest_stage\""})
+    EXPECT_NE(json.find(key), std::string::npos) << key;
+  const std::string text = estimate_text(plan, answer, Style(false));
+  EXPECT_NE(text.find("stages wait ~"), std::string::npos) << text;
+  EXPECT_NE(text.find("the peak is at stage "), std::string::npos) << text;
+}
+
+TEST(Pipeline, OneStageIsNoPipeline) {
+  const Estimate one = estimate(plan_with({{"pipeline_parallel", "1"}}));
+  EXPECT_FALSE(one.pipeline);
+  const Plan plan = plan_with({{"pipeline_parallel", "1"}});
+  EXPECT_EQ(one.schedule, lower(graph_of(plan), plan.strategy));
 }
 
 // Sixteen ranks: stages of four lie two on a node of eight.

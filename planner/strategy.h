@@ -32,6 +32,8 @@ struct Strategy {
   ContextExchange context_exchange = ContextExchange::all_gather;
   std::int64_t tensor_parallel = 1;      ///< ranks that share each product, adjacent
   bool tensor_sequence_parallel = true;  ///< those ranks share norms and residuals by tokens
+  std::int64_t pipeline_parallel = 1;    ///< stages, each of layers of its own on ranks of its own
+  std::int64_t virtual_stages = 1;       ///< chunks of layers of a stage: interleaved 1F1B
   std::int64_t zero = 3;  ///< stage of ZeRO: what data-parallel ranks split, see lower/stages.cpp
   std::int64_t pack_length = 0;          ///< tokens of one pack
   std::int64_t sample_length = 0;        ///< the most tokens of a sample in it
@@ -73,8 +75,10 @@ struct Strategy {
   std::int64_t packs_per_rank() const { return gradient_accumulation * intra_layer_micro_batches; }
   /// Tokens of all ranks in one step.
   std::int64_t tokens_per_step() const { return data_parallel() * pack_length * packs_per_rank(); }
-  /// Ranks that have packs of their own.
-  std::int64_t data_parallel() const { return ranks / ranks_of_pack(); }
+  /// Ranks of one pipeline stage.
+  std::int64_t stage_ranks() const { return ranks / pipeline_parallel; }
+  /// Ranks of a stage that have packs of their own.
+  std::int64_t data_parallel() const { return stage_ranks() / ranks_of_pack(); }
   /// Copies of the sharded parameters.
   std::int64_t replicas() const { return shard_ranks == 0 ? 1 : ranks / shard_ranks; }
 };

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "costmodel/diagnostics/check.h"
+
 namespace xt {
 namespace {
 
@@ -58,24 +60,28 @@ std::optional<Traffic> traffic_of(Kernel kernel) {
 }
 
 StepAccount account(const Schedule& schedule, const Timeline& timeline) {
+  return account(schedule, timeline.events, makespan(timeline));
+}
+
+StepAccount account(const Schedule& schedule, std::span<const Event> events, Duration span) {
   StepAccount result;
   std::vector<Span> compute;
   std::vector<Span> busy;
   std::array<std::vector<Span>, n_traffic> traffic;
-  for (const Event& event : timeline.events) {
+  for (const Event& event : events) {
     const Op& op = schedule.op(event.op);
-    const Span span{event.start, event.end};
+    const Span ran{event.start, event.end};
     if (const auto kind = traffic_of(schedule.work(op).kernel)) {
-      traffic[static_cast<std::size_t>(*kind)].push_back(span);
-      busy.push_back(span);
+      traffic[static_cast<std::size_t>(*kind)].push_back(ran);
+      busy.push_back(ran);
     } else if (op.lane == Lane::compute) {
-      compute.push_back(span);
-      busy.push_back(span);
-      result.phases[static_cast<std::size_t>(op.origin.phase)] += to_seconds(span.end - span.start);
+      compute.push_back(ran);
+      busy.push_back(ran);
+      result.phases[static_cast<std::size_t>(op.origin.phase)] += to_seconds(ran.end - ran.start);
     }
   }
   compute = merged(std::move(compute));
-  result.step = to_seconds(makespan(timeline));
+  result.step = to_seconds(span);
   result.compute = to_seconds(length(compute));
   result.idle = result.step - to_seconds(length(merged(std::move(busy))));
   for (std::size_t kind = 0; kind < n_traffic; ++kind) {
@@ -85,6 +91,39 @@ StepAccount account(const Schedule& schedule, const Timeline& timeline) {
     result.traffic[kind].exposed = to_seconds(total - common(spans, compute));
   }
   return result;
+}
+
+std::vector<StepAccount> account_by_section(const Schedule& schedule, const Timeline& timeline,
+                                            std::span<const Duration> spans) {
+  XT_CHECK(timeline.events.size() == schedule.ops.size());
+  std::vector<StepAccount> result;
+  Instant start{};
+  for (std::size_t s = 0; s < schedule.sections.size(); ++s) {
+    const std::size_t begin = at(schedule.sections[s].begin), end = at(schedule.sections[s].end);
+    const std::span<const Event> events = std::span(timeline.events).subspan(begin, end - begin);
+    std::vector<Event> shown(events.begin(), events.end());
+    for (Event& event : shown) {
+      event.start = std::min(event.start, start + spans[s]);
+      event.end = std::min(event.end, start + spans[s]);
+    }
+    result.push_back(account(schedule, shown, spans[s]));
+    const StepAccount all = account(schedule, events, spans[s]);
+    for (std::size_t kind = 0; kind < n_traffic; ++kind)
+      result.back().traffic[kind].total = all.traffic[kind].total;
+    for (const Event& event : events) start = std::max(start, event.end);
+  }
+  return result;
+}
+
+void add(StepAccount& sum, const StepAccount& more, double times) {
+  sum.step += more.step * times;
+  sum.compute += more.compute * times;
+  sum.idle += more.idle * times;
+  for (std::size_t i = 0; i < n_phases; ++i) sum.phases[i] += more.phases[i] * times;
+  for (std::size_t i = 0; i < n_traffic; ++i) {
+    sum.traffic[i].total += more.traffic[i].total * times;
+    sum.traffic[i].exposed += more.traffic[i].exposed * times;
+  }
 }
 
 }  // namespace xt

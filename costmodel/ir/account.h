@@ -3,6 +3,8 @@
 // Where the time of a step went, counted the same way for predicted and for measured timelines.
 
 #include <array>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "costmodel/ir/timeline.h"
@@ -48,5 +50,18 @@ struct StepAccount {
 ///
 /// Assumes: ops of the compute lane do not overlap each other
 StepAccount account(const Schedule& schedule, const Timeline& timeline);
+
+/// Counts `events`, which took `span` together.
+StepAccount account(const Schedule& schedule, std::span<const Event> events, Duration span);
+
+/// Counts the first `spans` of each section on its own, by section. What runs behind that is
+/// traffic: it counts as running, but is exposed to none of the section.
+///
+/// Assumes: the schedule repeats nothing
+std::vector<StepAccount> account_by_section(const Schedule& schedule, const Timeline& timeline,
+                                            std::span<const Duration> spans);
+
+/// `sum` and `times` as much as `more`, one behind the other.
+void add(StepAccount& sum, const StepAccount& more, double times = 1);
 
 }  // namespace xt

@@ -47,7 +47,8 @@ struct Extent {
 inline constexpr std::size_t max_extents = 7;
 
 /// The ranks that take part in a collective, by their part in the layout of the strategy; up_matrix
-/// and down_matrix are those that share one matrix of an expert, before and after its activation.
+/// and down_matrix are those that share one matrix of an expert, before and after its activation;
+/// embedding are the two stages of a pipeline that have a copy each of one weight.
 enum class Group : std::uint8_t {
   none,
   world,
@@ -59,12 +60,13 @@ enum class Group : std::uint8_t {
   context,
   tensor,
   up_matrix,
-  down_matrix
+  down_matrix,
+  embedding
 };
 
-inline constexpr std::array<std::string_view, 11> group_names = {
-    "none",     "world",   "shard",  "expert_shard", "expert",     "replica",
-    "sequence", "context", "tensor", "up_matrix",    "down_matrix"};
+inline constexpr std::array<std::string_view, 12> group_names = {
+    "none",     "world",   "shard",  "expert_shard", "expert",      "replica",
+    "sequence", "context", "tensor", "up_matrix",    "down_matrix", "embedding"};
 
 /// A kernel with its extents: everything that its cost depends on.
 struct Work {

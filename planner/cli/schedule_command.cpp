@@ -9,6 +9,7 @@ namespace xt {
 ExitCode schedule_command(const ScheduleOptions& options, const Surroundings& around) {
   Request request(options.run.file, options.run.flags);
   const Plan plan = resolve(request, around.catalogue);
+  refuse_pipeline(request, plan, "writing and running the schedule of a pipeline");
   const Estimate answer = estimate(plan);
   if (!options.out) {
     fmt::print("{}", schedule_lines(answer.schedule));

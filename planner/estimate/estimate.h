@@ -3,7 +3,10 @@
 // The answer to "how long is a step and how much memory does it take": a plan, lowered, priced and
 // simulated, and everything counted from the timeline.
 
+#include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "costmodel/io/json.h"
 #include "costmodel/ir/account.h"
@@ -24,18 +27,38 @@ struct DataEffect {
   Seconds plain;
 };
 
-/// A priced and simulated plan.
+/// One stage of a pipeline, in one step.
+struct StageAnswer {
+  std::int64_t layers = 0;
+  Bytes peak;    ///< of a rank, allocated
+  Seconds busy;  ///< while a chunk, the opening or the update runs, exposed traffic included
+  Seconds idle;  ///< waits for other stages and for what they send
+};
+
+/// The stages of a plan that has several.
+struct PipelineAnswer {
+  std::vector<StageAnswer> stages;
+  std::size_t fullest = 0;  ///< the stage with the largest peak
+  Seconds transfer;         ///< of what one chunk makes, between the two stages farthest apart
+  Seconds bubble;           ///< idle, the mean over stages
+};
+
+/// A priced and simulated plan. Of a pipeline, schedule, prices, timeline and memory are those of
+/// the fullest stage, with what a step repeats there once or twice; time and flops are the mean
+/// over all ranks.
 struct Estimate {
   Schedule schedule;
+  std::vector<std::int32_t> runs;  ///< in a step, by section
   Prices prices;
   Timeline timeline;
   StepAccount account;
-  Flops model_flops;               ///< of one rank in a step, without recompute and router
-  Flops hardware_flops;            ///< of one rank in a step, as executed
-  FlopsPerSecond peak;             ///< of one rank in the plan's dtype
-  DeviceMemory device;             ///< of a rank, at the peak
-  Bytes host_memory;               ///< of a rank, there is
-  std::optional<DataEffect> data;  ///< where lengths differ
+  std::optional<PipelineAnswer> pipeline;  ///< where there is more than one stage
+  Flops model_flops;                       ///< of one rank in a step, without recompute and router
+  Flops hardware_flops;                    ///< of one rank in a step, as executed
+  FlopsPerSecond peak;                     ///< of one rank in the plan's dtype
+  DeviceMemory device;                     ///< of a rank, at the peak
+  Bytes host_memory;                       ///< of a rank, there is
+  std::optional<DataEffect> data;          ///< where lengths differ
   Evidence evidence;
   double deviation = 0;  ///< relative, of the step's time: by grades, or of the calibration
 
@@ -48,6 +71,9 @@ struct Estimate {
   double mfu() const { return model_flops / account.step / peak; }
   double hfu() const { return hardware_flops / account.step / peak; }
 };
+
+/// The op at which the peak of memory is, and of a pipeline its stage.
+std::string peak_place(const Estimate& estimate);
 
 /// Lowers, prices and simulates `plan`.
 ///
@@ -68,9 +94,15 @@ struct Counted {
 ///
 /// Source:  Megatron-LM, training/training.py, num_floating_point_operations
 Flops model_flops(const Schedule& schedule, const Bindings& bindings, const Counted& share = {});
+/// The same where a step runs each section `runs` times.
+Flops model_flops(const Schedule& schedule, std::span<const std::int32_t> runs,
+                  const Bindings& bindings, const Counted& share = {});
 
 /// Flops of a step of one rank on the matrix units, recomputed ones included.
 Flops hardware_flops(const Schedule& schedule, const Bindings& bindings);
+/// The same where a step runs each section `runs` times.
+Flops hardware_flops(const Schedule& schedule, std::span<const std::int32_t> runs,
+                     const Bindings& bindings);
 
 /// Tokens of samples that one device consumes per second, in steps of `step` or of `estimate`.
 double tokens_per_device_s(const Plan& plan, Seconds step);

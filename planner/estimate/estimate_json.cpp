@@ -17,6 +17,8 @@ Json strategy_json(const Plan& plan) {
        {"context_exchange", context_exchange_names[static_cast<std::size_t>(s.context_exchange)]},
        {"tensor_parallel", s.tensor_parallel},
        {"tensor_sequence_parallel", s.tensor_sequence_parallel},
+       {"pipeline_parallel", s.pipeline_parallel},
+       {"virtual_stages", s.virtual_stages},
        {"zero", s.zero},
        {"shard_ranks", s.shard_ranks == 0 ? s.ranks : s.shard_ranks},
        {"reshard_after_forward", s.reshards_layers},
@@ -81,6 +83,21 @@ Json time_json(const StepAccount& account) {
   return result;
 }
 
+// Null where there is one stage.
+Json pipeline_json(const Estimate& estimate) {
+  if (!estimate.pipeline) return Json();
+  Json::Array stages;
+  for (const StageAnswer& stage : estimate.pipeline->stages)
+    stages.push_back(Json::object({{"layers", stage.layers},
+                                   {"peak_memory_bytes", stage.peak.value},
+                                   {"busy_s", stage.busy.value},
+                                   {"idle_s", stage.idle.value}}));
+  return Json::object({{"stages", std::move(stages)},
+                       {"fullest_stage", static_cast<std::int64_t>(estimate.pipeline->fullest)},
+                       {"bubble_s", estimate.pipeline->bubble.value},
+                       {"transfer_s", estimate.pipeline->transfer.value}});
+}
+
 Json interval_json(const Estimate& estimate) {
   const Interval step = interval_80(estimate.account.step.value, estimate.deviation);
   return Json::array({step.low, step.high});
@@ -138,7 +155,7 @@ Json estimate_json(const Plan& plan, const Estimate& estimate) {
        {"device_memory_bytes", estimate.device.memory.value},
        {"device_bytes", device_json(estimate.device)},
        {"peak_phase", phase_names[static_cast<std::size_t>(phase)]},
-       {"peak_op", op_name(estimate.schedule, peak.op)},
+       {"peak_op", peak_place(estimate)},
        {"memory_breakdown_bytes", breakdown_json(peak)},
        {"host_memory_bytes", estimate.timeline.host_memory.peak.value},
        {"fits", estimate.fits()},
@@ -146,6 +163,7 @@ Json estimate_json(const Plan& plan, const Estimate& estimate) {
        {"verdict", fit_names[static_cast<std::size_t>(estimate.fit())]},
        {"communication", communication_json(estimate.account)},
        {"time_breakdown_s", time_json(estimate.account)},
+       {"pipeline", pipeline_json(estimate)},
        {"evidence", evidence_json(estimate.evidence)},
        {"n_ops", static_cast<std::int64_t>(estimate.schedule.ops.size())}});
 }

@@ -47,6 +47,11 @@ std::string layout_text(const Strategy& s) {
   if (s.tensor_parallel > 1)
     text += fmt::format(", tensor_parallel {}{}", s.tensor_parallel,
                         s.tensor_sequence_parallel ? "" : " without sequence parallel");
+  if (s.pipeline_parallel > 1)
+    text += fmt::format(", pipeline_parallel {}{}", s.pipeline_parallel,
+                        s.virtual_stages == 1
+                            ? ""
+                            : fmt::format(" interleaved by virtual_stages {}", s.virtual_stages));
   if (s.zero < 3) text += fmt::format(", zero {}", s.zero);
   if (s.replicas() > 1)
     text += fmt::format(", {} replicas of {} shards", s.replicas(), s.shard_ranks);
@@ -100,6 +105,24 @@ std::string traffic_table(const StepAccount& account) {
   return has_any ? "\n" + table.text() : "";
 }
 
+// Waiting for other stages, and the stage of which memory is told below.
+std::string pipeline_table(const Estimate& estimate) {
+  if (!estimate.pipeline) return "";
+  const PipelineAnswer& pipeline = *estimate.pipeline;
+  Table table({{"stage"}, {"layers"}, {"peak", "GiB"}, {"busy", "ms"}, {"idle", "ms"}});
+  for (std::size_t i = 0; i < pipeline.stages.size(); ++i) {
+    const StageAnswer& stage = pipeline.stages[i];
+    table.row({std::to_string(i), std::to_string(stage.layers), "~" + gib(stage.peak),
+               "~" + significant(stage.busy.value * 1e3, 4),
+               "~" + significant(stage.idle.value * 1e3, 4)});
+  }
+  return fmt::format(
+      "\n{}stages wait ~{} of the step for each other, the mean over them, as are compute and "
+      "traffic above;\na transfer takes up to ~{}; memory below is that of stage {}\n",
+      table.text(), percent(pipeline.bubble / estimate.account.step), format(pipeline.transfer),
+      pipeline.fullest);
+}
+
 std::string memory_table(const Estimate& estimate) {
   Table table({{"memory at the peak", {}, Align::left}, {"size", "GiB"}});
   const MemoryPeak& peak = estimate.timeline.device_memory;
@@ -131,7 +154,7 @@ std::string device_table(const DeviceMemory& device) {
 
 std::string verdict(const Estimate& estimate, const Style& style) {
   const DeviceMemory& device = estimate.device;
-  const std::string where = op_name(estimate.schedule, estimate.timeline.device_memory.op);
+  const std::string where = peak_place(estimate);
   const std::string in_use =
       fmt::format("~{} in use, ~{} in one run of twenty, of {} per rank; the peak is at {}\n",
                   format(device.p50()), format(device.p95()), format(device.memory), where);
@@ -186,6 +209,7 @@ std::string estimate_text(const Plan& plan, const Estimate& estimate, const Styl
   std::string text = first_lines(plan);
   text += time_table(estimate.account);
   text += traffic_table(estimate.account);
+  text += pipeline_table(estimate);
   text += "\n" + memory_table(estimate) + "\n" + device_table(estimate.device) + "\n";
   text += data_lines(plan, estimate);
   text += fmt::format("~{} a step, ~{} tokens per device per second, MFU ~{}, HFU ~{}\n",

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <map>
 
-#include "costmodel/ir/account.h"
-
 namespace xt {
 namespace {
 
@@ -18,39 +16,57 @@ double shared(const StepAccount& counted) {
   return sum > 0 ? exposed / sum : 0;
 }
 
+// How often an op's event counts, by op.
+std::vector<double> times_of_ops(const EvidencePart& part) {
+  std::vector<double> times(part.schedule.ops.size(), 0.0);
+  for (std::size_t s = 0; s < part.times.size(); ++s)
+    for (std::size_t i = at(part.schedule.sections[s].begin); i < at(part.schedule.sections[s].end);
+         ++i)
+      times[i] = part.times[s];
+  return times;
+}
+
 // Seconds of the step that the ops of each work decide: what they compute, and their part of the
 // exposed time of their kind of traffic.
-std::vector<double> decided_seconds(const Schedule& schedule, const Timeline& timeline) {
-  const StepAccount counted = account(schedule, timeline);
-  const double part = shared(counted);
-  std::vector<double> seconds(schedule.works.size(), 0.0);
-  for (const Event& event : timeline.events) {
-    const Op& op = schedule.op(event.op);
-    const double length = to_seconds(event.end - event.start).value;
+std::vector<double> decided_seconds(const EvidencePart& of) {
+  const double part = shared(of.account);
+  const std::vector<double> times = times_of_ops(of);
+  std::vector<double> seconds(of.schedule.works.size(), 0.0);
+  for (const Event& event : of.timeline.events) {
+    const Op& op = of.schedule.op(event.op);
+    const double length = to_seconds(event.end - event.start).value * times[at(event.op)];
     if (op.lane == Lane::compute) seconds[at(op.work)] += length;
-    const auto kind = traffic_of(schedule.work(op).kernel);
+    const auto kind = traffic_of(of.schedule.work(op).kernel);
     if (!kind) continue;
-    const TrafficTime& time = counted.traffic[static_cast<std::size_t>(*kind)];
+    const TrafficTime& time = of.account.traffic[static_cast<std::size_t>(*kind)];
     if (time.total.value > 0) seconds[at(op.work)] += length * part * (time.exposed / time.total);
   }
   return seconds;
 }
 
-}  // namespace
+using Decided = std::map<std::string, std::pair<Provenance, double>>;
 
-Evidence evidence(const Schedule& schedule, const Timeline& timeline, const Bindings& bindings,
-                  const Profile& profile) {
-  const std::vector<double> seconds = decided_seconds(schedule, timeline);
-  std::map<std::string, std::pair<Provenance, double>> decided;
+void add_decided(Decided& decided, const EvidencePart& part, const Profile& profile) {
+  const std::vector<double> seconds = decided_seconds(part);
   for (std::size_t w = 0; w < seconds.size(); ++w) {
-    const Work& work = schedule.works[w];
+    const Work& work = part.schedule.works[w];
     if (seconds[w] <= 0) continue;
-    const Basis basis = weakest(work, bindings, schedule.group(work.group), profile);
+    const Basis basis = weakest(work, part.bindings, part.schedule.group(work.group), profile);
     auto& [from, sum] = decided[basis.path];
     from = basis.from;
     sum += seconds[w];
   }
-  const double step = to_seconds(makespan(timeline)).value;
+}
+
+}  // namespace
+
+Evidence evidence(std::span<const EvidencePart> parts, const Profile& profile) {
+  Decided decided;
+  double step = 0;
+  for (const EvidencePart& part : parts) {
+    add_decided(decided, part, profile);
+    step += part.account.step.value;
+  }
   Evidence result;
   for (const auto& [path, number] : decided) {
     const double share = number.second / step;

@@ -3,9 +3,11 @@
 // What share of a step's time rests on numbers of which grade, and which numbers those are.
 
 #include <array>
+#include <span>
 #include <vector>
 
 #include "costmodel/cost/evidence.h"
+#include "costmodel/ir/account.h"
 #include "costmodel/ir/timeline.h"
 
 namespace xt {
@@ -23,11 +25,20 @@ struct Evidence {
   std::vector<EvidenceShare> numbers;  ///< largest share first
 };
 
-/// What `timeline` rests on: compute by its ops, exposed traffic by the traffic that runs.
+/// A timeline, and how often what it shows of each section counts.
+struct EvidencePart {
+  const Schedule& schedule;
+  const Timeline& timeline;
+  const Bindings& bindings;
+  StepAccount account;        ///< of the timeline, counted so
+  std::vector<double> times;  ///< by section
+};
+
+/// What a step rests on that takes as long as all of `parts`: compute by its ops, exposed traffic
+/// by the traffic that runs.
 ///
-/// Assumes: `timeline` was simulated under `bindings` on `profile`
-Evidence evidence(const Schedule& schedule, const Timeline& timeline, const Bindings& bindings,
-                  const Profile& profile);
+/// Assumes: each timeline was simulated under its bindings on `profile`
+Evidence evidence(std::span<const EvidencePart> parts, const Profile& profile);
 
 /// How far a step may be off if every number is off by what its grade suggests: the relative
 /// standard deviation of the step's time.

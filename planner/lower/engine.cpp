@@ -115,7 +115,8 @@ constexpr EngineRules fsdp1() {
 constexpr EngineRules megatron() {
   EngineRules rules;
   rules.name = "megatron";
-  rules.summary = "Megatron-LM: tensor and context parallelism, optimizer state whole or split";
+  rules.summary =
+      "Megatron-LM: tensor, context and pipeline parallelism, optimizer state whole or split";
   rules.reduces_behind_gathers = true;
   rules.recomputes_whole_layer = true;
   rules.swaps_dense = false;
@@ -126,6 +127,7 @@ constexpr EngineRules megatron() {
   rules.splits_tensors = true;
   rules.keeps_attended = true;  // core/transformer/attention.py, checkpointed core attention
   rules.splits_tensors_of_experts = true;
+  rules.has_pipelines = true;             // core/pipeline_parallel/schedules.py
   rules.overlaps_tensor_parallel = true;  // core/tensor_parallel/layers.py, backward of its linear
   rules.least_zero = 0;
   rules.most_zero = 1;

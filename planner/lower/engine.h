@@ -54,6 +54,7 @@ struct EngineRules {
   bool splits_tensors = false;             ///< tensor parallelism
   bool splits_tensors_of_experts = false;  ///< also in models with experts, which stay whole
   bool overlaps_tensor_parallel = false;   ///< see GraphOptions
+  bool has_pipelines = false;              ///< stages of layers, see lower/pipeline.h
   std::int64_t least_zero = 3;             ///< the lowest stage of ZeRO, see lower/stages.cpp
   std::int64_t most_zero = 3;              ///< the highest one
   bool keeps_narrow_shards = false;      ///< 16-bit weights beside fp32 ones; gradients as reduced

@@ -24,21 +24,25 @@ std::size_t expected_ops(const OpGraph& graph, const Strategy& strategy) {
 
 }  // namespace
 
-Lowering::Lowering(const OpGraph& graph, const Strategy& strategy, const EngineRules& rules)
+Lowering::Lowering(const OpGraph& graph, const Strategy& strategy, const EngineRules& rules,
+                   const StagePart* stage)
     : graph_(graph),
       strategy_(strategy),
       rules_(rules),
+      stage_(stage),
       build_(strategy.engine, static_cast<std::int32_t>(strategy.ranks),
              expected_ops(graph, strategy)) {
   Schedule& draft = build_.draft();
   for (const std::string& part : graph.parts) build_.part(part);
   draft.constants = graph.constants;
-  const auto world = static_cast<std::int32_t>(strategy.ranks);
+  const auto stages = static_cast<std::int32_t>(strategy.pipeline_parallel);
+  const auto world = static_cast<std::int32_t>(strategy.stage_ranks());
   const auto expert = static_cast<std::int32_t>(strategy.expert_parallel);
   const auto shape = [&](Group group) -> GroupShape& {
     return draft.groups[static_cast<std::size_t>(group)];
   };
-  shape(Group::world) = {world, 1};
+  shape(Group::world) = {stages * world, 1};
+  if (stages > 1) shape(Group::embedding) = {2, (stages - 1) * world};
   shape(Group::expert) = {expert, 1};
   const auto shard =
       strategy.shard_ranks == 0 ? world : static_cast<std::int32_t>(strategy.shard_ranks);
@@ -227,6 +231,7 @@ void Lowering::optimize() {
          is_held_twice ? Group::expert : Group::replica);
     }
   }
+  reduce_shared_embedding();
   reduce_over_tensor_ranks();
   widen_gradients();
   const BufferId grad_norm = build_.draft().batch.grad_norm;
@@ -292,6 +297,7 @@ GraphOptions graph_options(const Strategy& strategy) {
 Schedule lower(const OpGraph& graph, const Strategy& strategy) {
   const EngineRules* rules = engine_named(strategy.engine);
   XT_CHECK(rules != nullptr, strategy.engine);
+  XT_CHECK(strategy.pipeline_parallel == 1, strategy.pipeline_parallel);
   XT_CHECK(graph.tokens == strategy.product_tokens() && graph.dtype == strategy.compute_dtype);
   return Lowering(graph, strategy, *rules).run();
 }

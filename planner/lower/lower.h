@@ -13,7 +13,7 @@ namespace xt {
 /// How the engine of `strategy` builds the graph that it lowers.
 GraphOptions graph_options(const Strategy& strategy);
 
-/// The schedule of one training step.
+/// The schedule of one training step, where there is one stage; else see lower_pipeline().
 ///
 /// Assumes: the strategy was checked (planner/plan): its engine exists, its counts fit the model,
 ///          and `graph` was built for its pack length, dtype and expert parallel size. Before data

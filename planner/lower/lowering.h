@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "costmodel/ir/op_graph.h"
+#include "costmodel/ir/pipeline.h"
 #include "costmodel/ir/schedule_builder.h"
 #include "planner/lower/engine.h"
 #include "planner/lower/prepared_block.h"
+#include "planner/lower/stage_part.h"
 #include "planner/strategy.h"
 
 namespace xt {
@@ -109,19 +111,22 @@ enum class StepPart : std::uint8_t {
   norm,
   muon,
   all_reduce,
-  tensor_ranks
+  tensor_ranks,
+  receive
 };
 
-inline constexpr std::array<std::string_view, 19> step_part_names = {
-    "scalars",  "valid_tokens",   "section", "rope_table", "swap",        "all_gather", "copy_out",
-    "padding",  "reduce_scatter", "copy_in", "accumulate", "final_norm",  "lm_head",    "rescale",
-    "replicas", "norm",           "muon",    "all_reduce", "tensor_ranks"};
+inline constexpr std::array<std::string_view, 20> step_part_names = {
+    "scalars",  "valid_tokens",   "section", "rope_table", "swap",         "all_gather", "copy_out",
+    "padding",  "reduce_scatter", "copy_in", "accumulate", "final_norm",   "lm_head",    "rescale",
+    "replicas", "norm",           "muon",    "all_reduce", "tensor_ranks", "receive"};
 
 /// Writes one step.
 class Lowering {
  public:
-  Lowering(const OpGraph& graph, const Strategy& strategy, const EngineRules& rules);
+  Lowering(const OpGraph& graph, const Strategy& strategy, const EngineRules& rules,
+           const StagePart* stage = nullptr);
   Schedule run() &&;
+  Stage run_stage() &&;
 
  private:
   // units.cpp: flat buffers, gathers, reductions
@@ -167,6 +172,7 @@ class Lowering {
 
   // micro_step.cpp: forward, recompute, backward, swap
   void micro_step(bool is_first, std::int64_t repeat);
+  void make_rope_tables();
   void forward();
   void embedding_forward();
   void backward(bool is_first);
@@ -183,6 +189,17 @@ class Lowering {
   std::vector<BlockRun> runs(PreparedBlock& block, std::span<Values> values, Phase phase,
                              std::int16_t layer) const;
 
+  // chunks.cpp: the layers of a pipeline stage, chunk by chunk
+  ChunkSections chunk_sections(const ChunkLayers& chunk);
+  void gather_next(const ChunkLayers& chunk);
+  std::uint32_t chunk_forward(const ChunkLayers& chunk);
+  std::uint32_t chunk_backward(const ChunkLayers& chunk);
+  BufferId received(Phase phase);
+  std::uint32_t end_chunk(Phase phase);
+  bool begins_model(const ChunkLayers& chunk) const;
+  bool ends_model(const ChunkLayers& chunk) const;
+  void reduce_shared_embedding();
+
   // block_run.cpp: the ops of a block, for all micro-batches in lock-step
   void run_forward(std::span<const BlockRun> runs, std::span<const OpId> last_waits_for);
   void recompute(std::span<const BlockRun> runs);
@@ -198,7 +215,10 @@ class Lowering {
     return extent.is_symbol() ? bound(static_cast<SymbolKind>(extent.symbol()), layer) : extent;
   }
   bool holds_unread() const { return !strategy_.is_compiled && !strategy_.recompute_ops.is_all(); }
-  bool is_recomputed(std::int16_t layer) const { return layer < strategy_.recompute_layers; }
+  bool is_recomputed(std::int16_t layer) const {
+    return stage_ != nullptr ? stage_->recomputes[static_cast<std::size_t>(layer)]
+                             : layer < strategy_.recompute_layers;
+  }
   bool is_swapped(std::int16_t layer) const { return layer < strategy_.swap_layers; }
 
   // loss.cpp
@@ -268,6 +288,7 @@ class Lowering {
   const OpGraph& graph_;
   const Strategy& strategy_;
   const EngineRules& rules_;
+  const StagePart* stage_ = nullptr;  ///< of a pipeline, or none
   ScheduleBuilder build_;
   std::vector<PreparedBlock> blocks_;  ///< embedding, distinct decoder layers, head
   std::vector<FsdpUnit> units_;        ///< embedding, layers, head

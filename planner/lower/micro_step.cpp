@@ -97,10 +97,7 @@ void Lowering::embedding_forward() {
   if (!keeps_gathered(unit)) release(unit);
 }
 
-void Lowering::forward() {
-  gather(units_[0], Phase::forward);
-  if (rules_.keeps_root) gather(units_.back(), Phase::forward);
-  gather(units_[1], Phase::forward);
+void Lowering::make_rope_tables() {
   const std::int64_t T = strategy_.product_tokens(), D = graph_.rotary_size;
   for (MicroBatch& micro_batch : micro_batches_) {
     if (D == 0) break;
@@ -109,6 +106,13 @@ void Lowering::forward() {
     op(Kernel::rope_table, origin(Phase::forward, StepPart::rope_table), {T, D},
        {micro_batch.positions}, {micro_batch.table});
   }
+}
+
+void Lowering::forward() {
+  gather(units_[0], Phase::forward);
+  if (rules_.keeps_root) gather(units_.back(), Phase::forward);
+  gather(units_[1], Phase::forward);
+  make_rope_tables();
   copy_out(units_[0], Phase::forward);
   embedding_forward();
   for (std::size_t layer = 0; layer < graph_.layers.size(); ++layer)

@@ -81,7 +81,7 @@ void Lowering::reduce_over_tensor_ranks() {
     n += elements.back();
   }
   const Origin from = origin(Phase::reduce, StepPart::tensor_ranks);
-  const DType dtype = build_.draft().buffer(units_.back().flats.front().gradient_shard).dtype;
+  const DType dtype = build_.draft().buffer(units_[1].flats.front().gradient_shard).dtype;
   const BufferId all =
       build_.transient({{n, 1, 1}, dtype, MemoryCategory::communication_buffers, Space::device});
   const auto copy = [&](bool is_back) {

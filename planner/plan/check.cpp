@@ -65,9 +65,9 @@ void Checks::check_experts() {
   if (a.num_experts % s.expert_parallel != 0)
     request_.problem("expert_parallel", fmt::format("{} experts are not divisible by {} ranks",
                                                     a.num_experts, s.expert_parallel));
-  if (s.ranks % s.expert_parallel != 0)
-    request_.problem("expert_parallel",
-                     fmt::format("{} ranks are not divisible by {}", s.ranks, s.expert_parallel));
+  if (s.stage_ranks() % s.expert_parallel != 0)
+    request_.problem("expert_parallel", fmt::format("{} ranks are not divisible by {}",
+                                                    s.stage_ranks(), s.expert_parallel));
   check_node("expert_parallel", s.expert_parallel, from_.expert_parallel_across_nodes, "rows");
 }
 
@@ -193,9 +193,9 @@ void Checks::check_sequence() {
     request_.problem("sequence_parallel",
                      fmt::format("{} does not split a pack over ranks", rules_.name),
                      "engine xtuner_v1 does (Ulysses)");
-  if (s.ranks % sp != 0)
+  if (s.stage_ranks() % sp != 0)
     request_.problem("sequence_parallel",
-                     fmt::format("{} ranks are not divisible by {}", s.ranks, sp));
+                     fmt::format("{} ranks are not divisible by {}", s.stage_ranks(), sp));
   if (s.pack_length % sp != 0)
     request_.problem("sequence_parallel",
                      fmt::format("packs of {} tokens are not divisible by {}", s.pack_length, sp));
@@ -222,9 +222,9 @@ void Checks::check_context() {
     request_.problem("context_parallel",
                      fmt::format("{} does not split a pack by tokens", rules_.name),
                      "engine torchtitan does; sequence_parallel of xtuner_v1 splits it by heads");
-  if (s.ranks % s.ranks_of_pack() != 0)
-    request_.problem("context_parallel",
-                     fmt::format("{} ranks are not divisible by {}", s.ranks, s.ranks_of_pack()));
+  if (s.stage_ranks() % s.ranks_of_pack() != 0)
+    request_.problem("context_parallel", fmt::format("{} ranks are not divisible by {}",
+                                                     s.stage_ranks(), s.ranks_of_pack()));
   if (plan_.architecture.has_mla())
     request_.problem("context_parallel",
                      fmt::format("{} does not split latent attention over ranks", rules_.name));
@@ -307,9 +307,9 @@ void Checks::check_tensor_shapes() {
     if (shape.n % tp != 0)
       request_.problem("tensor_parallel",
                        fmt::format("{} {} are not divisible by {} ranks", shape.n, shape.what, tp));
-  if (s.ranks % s.ranks_of_pack() != 0)
-    request_.problem("tensor_parallel",
-                     fmt::format("{} ranks are not divisible by {}", s.ranks, s.ranks_of_pack()));
+  if (s.stage_ranks() % s.ranks_of_pack() != 0)
+    request_.problem("tensor_parallel", fmt::format("{} ranks are not divisible by {}",
+                                                    s.stage_ranks(), s.ranks_of_pack()));
 }
 
 void Checks::check_zero() {
@@ -327,9 +327,9 @@ void Checks::check_zero() {
 
 void Checks::check_shards() {
   const Strategy& s = plan_.strategy;
-  if (s.ranks % s.shard_ranks != 0)
-    request_.problem("shard_ranks",
-                     fmt::format("{} ranks are not divisible by {}", s.ranks, s.shard_ranks));
+  if (s.stage_ranks() % s.shard_ranks != 0)
+    request_.problem("shard_ranks", fmt::format("{} ranks are not divisible by {}", s.stage_ranks(),
+                                                s.shard_ranks));
   if (s.shard_ranks % s.context_parallel != 0)
     request_.problem(
         "shard_ranks",
@@ -366,7 +366,8 @@ void Checks::check_fp8() {
 }
 
 void Checks::check_groups() {
-  const auto world = static_cast<std::int32_t>(plan_.strategy.ranks);
+  const auto all = static_cast<std::int32_t>(plan_.strategy.ranks);
+  const auto world = static_cast<std::int32_t>(plan_.strategy.stage_ranks());
   const auto expert = static_cast<std::int32_t>(plan_.strategy.expert_parallel);
   const auto replicas = static_cast<std::int32_t>(plan_.strategy.replicas());
   const auto sequence = static_cast<std::int32_t>(plan_.strategy.sequence_parallel);
@@ -376,7 +377,7 @@ void Checks::check_groups() {
       world % plan_.strategy.ranks_of_pack() != 0)
     return;
   for (const GroupShape group :
-       {GroupShape{world, 1}, GroupShape{expert, 1}, GroupShape{world / expert, expert},
+       {GroupShape{all, 1}, GroupShape{expert, 1}, GroupShape{world / expert, expert},
         GroupShape{replicas, world / replicas}, GroupShape{tensor, 1},
         GroupShape{world / tensor, tensor}, GroupShape{sequence, tensor},
         GroupShape{context, sequence * tensor}})

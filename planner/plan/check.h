@@ -12,4 +12,7 @@ namespace xt {
 /// Assumes: the counts of plan.strategy are chosen; layers and chunks need not be
 void check(const Plan& plan, const EngineRules& rules, Request& request);
 
+/// The same of the stages of a pipeline, which all other counts are of one of.
+void check_pipeline(const Plan& plan, const EngineRules& rules, Request& request);
+
 }  // namespace xt

@@ -19,7 +19,7 @@ Bytes memory_of(const Profile& profile, const std::vector<CommunicatorUse>& all)
 }  // namespace
 
 DeviceMemory device_memory(const Profile& profile, const Schedule& schedule, Bytes allocated,
-                           Bytes pooled) {
+                           Bytes pooled, std::int64_t further_communicators) {
   const double p50 = profile.reserved_over_allocated.value;
   const double p95 =
       profile.reserved_over_allocated_p95 ? profile.reserved_over_allocated_p95->value : p50;
@@ -28,8 +28,9 @@ DeviceMemory device_memory(const Profile& profile, const Schedule& schedule, Byt
   result.allocated = allocated;
   result.reserved_p50 = scaled(pooled, p50, Round::up);
   result.reserved_p95 = scaled(pooled, p95, Round::up);
-  result.n_communicators = static_cast<std::int64_t>(all.size());
-  result.communicators = memory_of(profile, all);
+  result.n_communicators = static_cast<std::int64_t>(all.size()) + further_communicators;
+  result.communicators = memory_of(profile, all) +
+                         Bytes(value_of(profile.communicator_memory).value * further_communicators);
   result.context = value_of(profile.device_context);
   result.memory = profile.memory.value;
   return result;

@@ -40,13 +40,14 @@ struct DeviceMemory {
 };
 
 /// What a step of `schedule` takes of a device of `profile` when it allocates so much at its peak,
-/// and so much in the pools of its streams, each at its own: see pooled_peak().
+/// and so much in the pools of its streams, each at its own: see pooled_peak(). It has
+/// `further_communicators` beside those of the schedule.
 ///
 /// Assumes: a communicator's buffers exist from the first step on and are never given back; the
 ///          context is as large whatever runs
 /// Source:  NCCL issue 986: buffers are of a communicator, and do not grow with ranks beyond two
 ///          nodes
 DeviceMemory device_memory(const Profile& profile, const Schedule& schedule, Bytes allocated,
-                           Bytes pooled);
+                           Bytes pooled, std::int64_t further_communicators = 0);
 
 }  // namespace xt

@@ -53,6 +53,8 @@ class Resolver {
     request_.finish();
     choose_counts();
     choose_data();
+    check_pipeline(plan_, *rules_, request_);
+    request_.finish();
     check(plan_, *rules_, request_);
     request_.finish();
     load_ranks();
@@ -120,6 +122,8 @@ void Resolver::choose_counts() {
   s.context_exchange = from_.context_exchange.value_or(ContextExchange::all_gather);
   s.tensor_parallel = from_.tensor_parallel.value_or(1);
   s.tensor_sequence_parallel = from_.tensor_sequence_parallel.value_or(true);
+  s.pipeline_parallel = from_.pipeline_parallel.value_or(1);
+  s.virtual_stages = from_.virtual_stages.value_or(1);
   s.zero = from_.zero.value_or(rules_->most_zero);
   s.shard_ranks = from_.shard_ranks.value_or(0) == s.ranks ? 0 : from_.shard_ranks.value_or(0);
   plan_.seed = from_.seed.value_or(0);

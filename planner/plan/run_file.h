@@ -49,6 +49,8 @@ struct RunFile {
   std::optional<std::int64_t> tensor_parallel;
   std::optional<bool> tensor_sequence_parallel;
   std::optional<bool> tensor_parallel_across_nodes;
+  std::optional<std::int64_t> pipeline_parallel;
+  std::optional<std::int64_t> virtual_stages;
   std::optional<std::int64_t> zero;
   std::optional<std::int64_t> shard_ranks;
   std::optional<bool> reshard_after_forward;
@@ -114,6 +116,19 @@ struct RunFile {
         .at_most(3);
   }
   template <typename Archive>
+  void describe_pipeline(Archive& archive) {
+    archive
+        .field("pipeline_parallel", pipeline_parallel,
+               "Stages of layers that micro-steps go through one behind the other (default 1)")
+        .at_least(1)
+        .at_most(1024);
+    archive
+        .field("virtual_stages", virtual_stages,
+               "Chunks of layers of a stage, interleaved with those of the others (default 1)")
+        .at_least(1)
+        .at_most(1024);
+  }
+  template <typename Archive>
   void describe_step(Archive& archive) {
     archive.field("model", model, "Name in configs/models, or a config.json");
     archive.field("machine", machine, "Name in profiles, or a profile");
@@ -156,6 +171,7 @@ struct RunFile {
                   "true allows a pack to be spread over nodes");
     describe_context(archive);
     describe_tensor(archive);
+    describe_pipeline(archive);
     archive
         .field("shard_ranks", shard_ranks,
                "Ranks that share parameters, repeated: HSDP (default all)")

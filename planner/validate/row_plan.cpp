@@ -147,10 +147,13 @@ struct Refusal {
 constexpr std::string_view no_engine = "engine", no_machine = "machine", no_model = "model";
 constexpr std::string_view refused_by_checks = "refused by the checks of a plan";
 
-constexpr std::array<Refusal, 16> refusals = {{
+constexpr std::array<Refusal, 17> refusals = {{
     {no_engine, [](const PublishedRow& row) { return engine_of(row) == nullptr; },
      [](const PublishedRow& row) { return row.framework_family; }},
-    {"pipeline parallelism", [](const PublishedRow& row) { return row.parallel.pp > 1; }},
+    {"pipeline parallelism",
+     [](const PublishedRow& row) { return row.parallel.pp > 1 && !rules_of(row).has_pipelines; }},
+    {"a pipeline of so many micro-batches as nobody says",
+     [](const PublishedRow& row) { return row.parallel.pp > 1 && !row.global_batch_size; }},
     {"tensor parallelism",
      [](const PublishedRow& row) {
        return (row.parallel.tp > 1 || row.parallel.etp > 1) && !splits_tensors(row);
@@ -256,6 +259,8 @@ Flags layout_flags(const PublishedRow& row, const Profile& profile) {
   Flags flags = {{"devices", std::to_string(row.devices)},
                  {"expert_parallel", std::to_string(parallel.ep)},
                  {"expert_parallel_across_nodes", "true"},
+                 {"pipeline_parallel", std::to_string(parallel.pp)},
+                 {"virtual_stages", std::to_string(parallel.vpp)},
                  {"tensor_parallel", std::to_string(parallel.tp)},
                  {"tensor_parallel_across_nodes", "true"}};
   const bool has_stages = rules_of(row).least_zero < 3;

@@ -15,12 +15,13 @@ RowOutcome price_row(const PublishedRow& row, const Profiles& profiles) {
 
 std::array<Seconds, kernel_class_names.size()> alone_by_class(const Estimate& of) {
   std::array<Seconds, kernel_class_names.size()> seconds{};
-  for (const Section& section : of.schedule.sections)
-    for (std::size_t i = at(section.begin); i < at(section.end); ++i) {
+  for (std::size_t s = 0; s < of.runs.size(); ++s)
+    for (std::size_t i = at(of.schedule.sections[s].begin); i < at(of.schedule.sections[s].end);
+         ++i) {
       const Op& op = of.schedule.ops[i];
       const KernelClass kind = kernel_class(of.schedule.work(op).kernel);
       seconds[static_cast<std::size_t>(kind)] +=
-          alone(of.prices.demands[at(op.work)]) * static_cast<double>(section.repeat);
+          alone(of.prices.demands[at(op.work)]) * static_cast<double>(of.runs[s]);
     }
   return seconds;
 }

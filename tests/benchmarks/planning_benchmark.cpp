@@ -48,6 +48,21 @@ void simulate_only(benchmark::State& state) {
 }
 BENCHMARK(simulate_only)->Unit(benchmark::kMillisecond);
 
+// DeepSeek-V3 over 16 stages and 128 micro-batches.
+void estimate_pipeline(benchmark::State& state) {
+  Request request(std::nullopt, {{"model", "deepseek_v3"},
+                                 {"machine", "h800_sxm"},
+                                 {"devices", "2048"},
+                                 {"engine", "megatron"},
+                                 {"expert_parallel", "64"},
+                                 {"expert_parallel_across_nodes", "true"},
+                                 {"pipeline_parallel", "16"},
+                                 {"gradient_accumulation", "128"}});
+  const Plan plan = resolve(request, Catalogue{XT_DATA_ROOT});
+  for (auto _ : state) benchmark::DoNotOptimize(estimate(plan));
+}
+BENCHMARK(estimate_pipeline)->Unit(benchmark::kMillisecond);
+
 }  // namespace
 }  // namespace xt
 

@@ -13,6 +13,7 @@
 #include "costmodel/models/decoder.h"
 #include "planner/lower/engine.h"
 #include "planner/lower/lower.h"
+#include "planner/lower/pipeline.h"
 
 namespace xt::test {
 
@@ -23,13 +24,14 @@ struct Case {
 
   OpGraph graph() const { return build_decoder(model, graph_options(strategy)); }
   Schedule schedule() const { return lower(graph(), strategy); }
+  PipelineSchedule pipeline() const { return lower_pipeline(graph(), strategy); }
 
   std::string text() const {
     return fmt::format(
         "{} {} layers {} tied {} ranks {} ep {} by {} sp {} cp {} {} shards {} lock-step {} pack "
         "{} "
         "sample {} accumulation {} recompute {} swap {} chunk {} {} {} compiled {} drops {} "
-        "tp {} tokens shared {} zero {}",
+        "tp {} tokens shared {} zero {} pp {} of {}",
         strategy.engine, model.model_type, model.num_hidden_layers, model.tie_word_embeddings,
         strategy.ranks, strategy.expert_parallel,
         dispatch_names[static_cast<std::size_t>(strategy.dispatch)], strategy.sequence_parallel,
@@ -40,7 +42,7 @@ struct Case {
         strategy.swap_layers, strategy.loss_chunk, name(strategy.compute_dtype),
         optimizer_names[static_cast<std::size_t>(strategy.optimizer)], strategy.is_compiled,
         strategy.recompute_ops.text(), strategy.tensor_parallel, strategy.tensor_sequence_parallel,
-        strategy.zero);
+        strategy.zero, strategy.pipeline_parallel, strategy.virtual_stages);
   }
 };
 
@@ -146,6 +148,33 @@ inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& 
       s.optimizer == Optimizer::adamw && engine.swaps_optimizer && random() % 4 == 0;
   s.loss_chunk = engine.chunks_loss ? up_to(s.loss_tokens()) : s.loss_tokens();
   return drawn;
+}
+
+// As many micro-steps and ranks as stages need.
+inline void draw_pipeline(std::mt19937& random, Case& drawn) {
+  const auto up_to = [&](std::int64_t n) { return static_cast<std::int64_t>(random() % n) + 1; };
+  Strategy& s = drawn.strategy;
+  const std::int64_t chunks = up_to(3);
+  s.pipeline_parallel = 1 + up_to(3);
+  s.virtual_stages = chunks;
+  drawn.model.num_hidden_layers = s.pipeline_parallel * chunks + up_to(4) - 1;
+  s.gradient_accumulation = chunks > 1 ? s.pipeline_parallel * up_to(3) : up_to(9);
+  s.ranks *= s.pipeline_parallel;
+  s.swap_layers = 0;
+  s.recompute_layers = up_to(drawn.model.num_hidden_layers + 1) - 1;
+}
+
+/// `visit(case)` for `n` cases of every engine with pipelines and every family, from a fixed seed.
+template <typename Visit>
+void for_each_pipeline(int n, Visit visit) {
+  std::mt19937 random(20261129);
+  for (const EngineRules& engine : engines())
+    for (const Family& family : families())
+      for (int i = 0; i < n && engine.has_pipelines; ++i) {
+        Case drawn = draw(random, engine, family);
+        draw_pipeline(random, drawn);
+        visit(drawn);
+      }
 }
 
 /// `visit(case)` for `n` cases of every engine and family, drawn from a fixed seed.

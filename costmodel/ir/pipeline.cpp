@@ -1,0 +1,115 @@
+#include "costmodel/ir/pipeline.h"
+
+#include <algorithm>
+
+namespace xt {
+namespace {
+
+void add(CategoryBytes& sum, const CategoryBytes& more, int sign) {
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += Bytes(sign * more[i].value);
+}
+
+Bytes total(const CategoryBytes& of) {
+  Bytes sum;
+  for (const Bytes bytes : of) sum += bytes;
+  return sum;
+}
+
+std::size_t section_with(const Schedule& schedule, OpId op) {
+  const auto behind =
+      std::partition_point(schedule.sections.begin(), schedule.sections.end(),
+                           [&](const Section& section) { return at(section.end) <= at(op); });
+  return static_cast<std::size_t>(behind - schedule.sections.begin());
+}
+
+// By section: what stands in `space` when it begins and is not resident. One more than sections.
+std::vector<CategoryBytes> standing(const Schedule& schedule, const Bindings& bindings,
+                                    Space space) {
+  std::vector<CategoryBytes> result(schedule.sections.size() + 1);
+  for (const Buffer& buffer : schedule.buffers) {
+    if (buffer.kind != BufferKind::transient || buffer.space != space) continue;
+    const std::size_t last = section_with(schedule, buffer.last_op);
+    for (std::size_t s = section_with(schedule, buffer.first_op); s < last; ++s)
+      result[s + 1][static_cast<std::size_t>(buffer.category)] += buffer.bytes(bindings);
+  }
+  return result;
+}
+
+// A walk through the sections of a stage in the order in which a step runs them.
+class Walk {
+ public:
+  Walk(const Schedule& schedule, const Bindings& bindings, Space space)
+      : schedule_(schedule),
+        bindings_(bindings),
+        space_(space),
+        standing_(standing(schedule, bindings, space)) {
+    const std::vector<Bytes> curve = memory_curve(schedule, bindings, space);
+    for (std::size_t s = 0; s < schedule.sections.size(); ++s) {
+      const auto begin =
+          curve.begin() + static_cast<std::ptrdiff_t>(at(schedule.sections[s].begin));
+      const auto end = curve.begin() + static_cast<std::ptrdiff_t>(at(schedule.sections[s].end));
+      const auto highest = std::max_element(begin, end);
+      highest_.push_back(OpId(static_cast<std::uint32_t>(highest - curve.begin())));
+      above_.push_back(*highest - total(standing_[s]));
+    }
+  }
+
+  void run(std::size_t s) {
+    const Bytes peak = above_[s] + total(live_);
+    if (peak > peak_) {
+      peak_ = peak;
+      op_ = highest_[s];
+      beside_ = live_;
+      add(beside_, standing_[s], -1);
+    }
+    add(live_, standing_[s + 1], 1);
+    add(live_, standing_[s], -1);
+  }
+
+  MemoryPeak peak() const {
+    if (op_ == no_op) return {};
+    MemoryPeak result = memory_at(schedule_, bindings_, space_, op_);
+    add(result.by_category, beside_, 1);
+    result.peak += total(beside_);
+    return result;
+  }
+
+ private:
+  const Schedule& schedule_;
+  const Bindings& bindings_;
+  Space space_;
+  std::vector<CategoryBytes> standing_;
+  std::vector<OpId> highest_;  // by section
+  std::vector<Bytes> above_;   // by section: of its highest op, without what stood there before
+  CategoryBytes live_{};       // what is not resident, between sections
+  CategoryBytes beside_{};     // at the peak: of other micro-batches than the schedule has there
+  Bytes peak_{-1};
+  OpId op_ = no_op;
+};
+
+}  // namespace
+
+std::uint32_t section_of(const Stage& stage, const ChunkRun& run, std::int32_t micro_batches) {
+  const ChunkSections& of = stage.chunks[static_cast<std::size_t>(run.chunk)];
+  if (run.is_backward) return run.micro_batch + 1 == micro_batches ? of.last_backward : of.backward;
+  return run.micro_batch == 0 ? of.first_forward : of.forward;
+}
+
+std::vector<std::int32_t> section_runs(const Stage& stage, std::span<const ChunkRun> order,
+                                       std::int32_t micro_batches) {
+  std::vector<std::int32_t> runs(stage.schedule.sections.size(), 0);
+  runs.front() = runs.back() = 1;
+  for (const ChunkRun& run : order) ++runs[section_of(stage, run, micro_batches)];
+  return runs;
+}
+
+MemoryPeak stage_peak(const Stage& stage, std::span<const ChunkRun> order,
+                      std::int32_t micro_batches, const Bindings& bindings, Space space) {
+  Walk walk(stage.schedule, bindings, space);
+  walk.run(0);
+  for (const ChunkRun& run : order) walk.run(section_of(stage, run, micro_batches));
+  walk.run(stage.schedule.sections.size() - 1);
+  return walk.peak();
+}
+
+}  // namespace xt

@@ -1,0 +1,117 @@
+// A stage of a pipeline: forward and backward passes of each of its chunks as sections of their
+// own. What comes from a neighbouring stage is there before a section begins, so that a section
+// never waits for another stage.
+//
+// Source: Megatron-LM, core/pipeline_parallel/schedules.py, forward_step and backward_step
+
+#include "planner/lower/lowering.h"
+
+namespace xt {
+
+bool Lowering::begins_model(const ChunkLayers& chunk) const {
+  return stage_->has_embedding && chunk == stage_->chunks.front();
+}
+
+bool Lowering::ends_model(const ChunkLayers& chunk) const {
+  return stage_->has_head && chunk == stage_->chunks.back();
+}
+
+// Activations or their gradient from a neighbouring stage; when they come is known to the pipeline.
+BufferId Lowering::received(Phase phase) {
+  const MemoryCategory category = phase == Phase::forward ? MemoryCategory::saved_activations
+                                                          : MemoryCategory::recomputed_layer;
+  const BufferId buffer = build_.transient(
+      {{strategy_.rank_tokens(), graph_.width, 1}, graph_.dtype, category, Space::device});
+  op(Kernel::wait, origin(phase, StepPart::receive), {}, {}, {buffer}, Lane::host);
+  return buffer;
+}
+
+std::uint32_t Lowering::end_chunk(Phase phase) {
+  build_.end_section(1, origin(phase, StepPart::section));
+  return static_cast<std::uint32_t>(build_.draft().sections.size() - 1);
+}
+
+// Brings the weights of the chunk behind `chunk`, long before its first micro-batch.
+//
+// Source: Megatron-LM, core/pipeline_parallel/schedules.py, param_sync_func
+void Lowering::gather_next(const ChunkLayers& chunk) {
+  for (const ChunkLayers& next : stage_->chunks)
+    if (next.begin == chunk.end && next.end > chunk.end)
+      for (std::size_t layer = next.begin; layer < next.end; ++layer)
+        gather(units_[layer + 1], Phase::forward);
+}
+
+std::uint32_t Lowering::chunk_forward(const ChunkLayers& chunk) {
+  if (begins_model(chunk)) gather(units_.front(), Phase::forward);
+  gather(units_[chunk.begin + 1], Phase::forward);
+  make_rope_tables();
+  if (begins_model(chunk)) {
+    embedding_forward();
+  } else {
+    input(chunk.begin, 0) = received(Phase::forward);
+  }
+  for (std::size_t layer = chunk.begin; layer < chunk.end; ++layer)
+    layer_forward(static_cast<std::int16_t>(layer));
+  gather_next(chunk);
+  return end_chunk(Phase::forward);
+}
+
+// The loss computes gradients at once; it belongs to the backward pass, as that follows at once.
+std::uint32_t Lowering::chunk_backward(const ChunkLayers& chunk) {
+  if (ends_model(chunk)) {
+    loss(false);
+  } else {
+    micro_batches_.front().gradient = received(Phase::backward);
+  }
+  for (std::size_t layer = chunk.end; layer-- > chunk.begin;)
+    layer_backward(static_cast<std::int16_t>(layer), false);
+  if (begins_model(chunk)) embedding_backward(false);
+  return end_chunk(Phase::backward);
+}
+
+// One micro-batch that is the first, one that is the last; of more, the others are like either.
+ChunkSections Lowering::chunk_sections(const ChunkLayers& chunk) {
+  ChunkSections sections;
+  const bool has_several = strategy_.gradient_accumulation > 1;
+  is_last_ = !has_several;
+  sections.first_forward = sections.forward = chunk_forward(chunk);
+  sections.backward = sections.last_backward = chunk_backward(chunk);
+  if (!has_several) return sections;
+  is_last_ = true;
+  sections.forward = chunk_forward(chunk);
+  sections.last_backward = chunk_backward(chunk);
+  return sections;
+}
+
+// The first stage's embedding and the last one's head are copies of one weight.
+//
+// Source: Megatron-LM, core/distributed/finalize_model_grads.py, _allreduce_embedding_grads
+void Lowering::reduce_shared_embedding() {
+  if (stage_ == nullptr || !stage_->shares_embedding) return;
+  const BufferId gradient = stage_->has_embedding ? piece_view(units_.front(), 0, true)
+                                                  : piece_view(units_.back(), 1, true);
+  op({Kernel::all_reduce,
+      build_.draft().buffer(gradient).dtype,
+      Group::embedding,
+      {graph_.vocabulary * graph_.width}},
+     origin(Phase::reduce, StepPart::replicas), {}, {gradient}, Lane::reduce_scatter);
+}
+
+Stage Lowering::run_stage() && {
+  make_symbols();
+  make_resident();
+  make_micro_batches();
+  make_units();
+  prepare();
+  kept_.assign(graph_.layers.size(), {});
+  inputs_.assign(graph_.layers.size() + 1, no_buffer);
+  is_first_ = false;
+  Stage stage;
+  for (const ChunkLayers& chunk : stage_->chunks) stage.chunks.push_back(chunk_sections(chunk));
+  optimize();
+  stage.layers = static_cast<std::int64_t>(graph_.layers.size());
+  stage.schedule = std::move(build_).finish();
+  return stage;
+}
+
+}  // namespace xt

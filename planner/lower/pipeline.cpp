@@ -1,0 +1,146 @@
+#include "planner/lower/pipeline.h"
+
+#include <algorithm>
+
+#include "costmodel/diagnostics/check.h"
+#include "planner/lower/lowering.h"
+
+namespace xt {
+namespace {
+
+// Micro-batches go through each chunk in groups of as many as there are stages.
+ChunkRun run_at(std::int32_t k, bool is_backward, std::int32_t stages, std::int32_t chunks) {
+  if (chunks == 1) return {0, k, is_backward};
+  const std::int32_t group = stages * chunks;
+  const std::int32_t chunk = k % group / stages;
+  return {is_backward ? chunks - 1 - chunk : chunk, k / group * stages + k % stages, is_backward};
+}
+
+std::vector<ChunkRun> order_of(std::int32_t stage, std::int32_t stages, std::int32_t chunks,
+                               std::int32_t micro_batches) {
+  const std::int32_t n = micro_batches * chunks, behind = stages - stage - 1;
+  const std::int32_t warm_up =
+      std::min(n, chunks == 1 ? behind : 2 * behind + (chunks - 1) * stages);
+  std::vector<ChunkRun> order;
+  order.reserve(static_cast<std::size_t>(2 * n));
+  for (std::int32_t k = 0; k < n + warm_up; ++k) {
+    if (k < n) order.push_back(run_at(k, false, stages, chunks));
+    if (k >= warm_up) order.push_back(run_at(k - warm_up, true, stages, chunks));
+  }
+  return order;
+}
+
+// What one stage is lowered from.
+struct StageSource {
+  std::vector<std::uint16_t> layers;
+  StagePart part;
+
+  bool operator==(const StageSource&) const = default;
+};
+
+class Cut {
+ public:
+  Cut(const OpGraph& graph, const Strategy& strategy)
+      : graph_(graph),
+        strategy_(strategy),
+        stages_(strategy.pipeline_parallel),
+        parts_(stages_ * strategy.virtual_stages) {}
+
+  StageSource stage(std::int64_t i) const {
+    StageSource source;
+    for (std::int64_t part = i; part < parts_; part += stages_) append(source, part);
+    source.part.has_embedding = i == 0;
+    source.part.has_head = i + 1 == stages_;
+    source.part.shares_embedding =
+        graph_.ties_embedding && (source.part.has_embedding || source.part.has_head);
+    return source;
+  }
+
+  // The graph of that stage; a weight that two stages share is a parameter of both.
+  OpGraph graph(const StageSource& source) const {
+    OpGraph graph = graph_;
+    graph.layers = source.layers;
+    graph.ties_embedding = false;
+    if (!source.part.has_embedding) graph.embedding = {};
+    if (!source.part.has_head) {
+      graph.head = {};
+    } else if (graph_.ties_embedding) {
+      BlockWriter(graph, graph.head)
+          .part_of_parameter({graph.vocabulary, graph.width, 1},
+                             {{"lm_head.weight", {graph.vocabulary, graph.width, 1}, 2, -1, 0}});
+    }
+    return graph;
+  }
+
+ private:
+  // Of `n` that are spread evenly over `of`, those before the `i`-th.
+  static std::int64_t before(std::int64_t n, std::int64_t i, std::int64_t of) {
+    return (n * i + of - 1) / of;
+  }
+
+  void append(StageSource& source, std::int64_t part) const {
+    const auto n = static_cast<std::int64_t>(graph_.layers.size());
+    const std::int64_t ends = counts_ends(n, parts_) ? 1 : 0;
+    const auto layers_before = [&](std::int64_t i) {
+      return std::clamp<std::int64_t>(before(n + 2 * ends, i, parts_) - ends, 0, n);
+    };
+    const std::int64_t begin = layers_before(part), end = layers_before(part + 1);
+    const std::int64_t recomputed =
+        before(strategy_.recompute_layers, end, n) - before(strategy_.recompute_layers, begin, n);
+    const std::size_t first = source.layers.size();
+    for (std::int64_t layer = begin; layer < end; ++layer) {
+      source.layers.push_back(graph_.layers[static_cast<std::size_t>(layer)]);
+      source.part.recomputes.push_back(layer - begin < recomputed);
+    }
+    source.part.chunks.push_back({first, source.layers.size()});
+  }
+
+  const OpGraph& graph_;
+  const Strategy& strategy_;
+  std::int64_t stages_;
+  std::int64_t parts_;
+};
+
+}  // namespace
+
+bool counts_ends(std::int64_t layers, std::int64_t chunks) {
+  return layers % chunks != 0 && (layers + 2) % chunks == 0;
+}
+
+std::vector<std::vector<ChunkRun>> one_forward_one_backward(std::int32_t stages,
+                                                            std::int32_t chunks,
+                                                            std::int32_t micro_batches) {
+  XT_CHECK(chunks == 1 || micro_batches % stages == 0, stages, chunks, micro_batches);
+  std::vector<std::vector<ChunkRun>> orders;
+  for (std::int32_t stage = 0; stage < stages; ++stage)
+    orders.push_back(order_of(stage, stages, chunks, micro_batches));
+  return orders;
+}
+
+PipelineSchedule lower_pipeline(const OpGraph& graph, const Strategy& strategy) {
+  const EngineRules* rules = engine_named(strategy.engine);
+  XT_CHECK(rules != nullptr && rules->has_pipelines, strategy.engine);
+  XT_CHECK(strategy.zero < 2 && rules->accumulates_in_products && strategy.swap_layers == 0);
+  PipelineSchedule result;
+  result.micro_batches = static_cast<std::int32_t>(strategy.gradient_accumulation);
+  result.stage_ranks = static_cast<std::int32_t>(strategy.stage_ranks());
+  result.transfer = {
+      Kernel::send_receive, graph.dtype, Group::none, {strategy.rank_tokens() * graph.width}};
+  result.orders = one_forward_one_backward(static_cast<std::int32_t>(strategy.pipeline_parallel),
+                                           static_cast<std::int32_t>(strategy.virtual_stages),
+                                           result.micro_batches);
+  const Cut cut(graph, strategy);
+  std::vector<StageSource> known;
+  for (std::int64_t i = 0; i < strategy.pipeline_parallel; ++i) {
+    StageSource source = cut.stage(i);
+    const auto found = std::ranges::find(known, source);
+    result.stages.push_back(static_cast<std::uint16_t>(found - known.begin()));
+    if (found != known.end()) continue;
+    const OpGraph of_stage = cut.graph(source);
+    result.distinct.push_back(Lowering(of_stage, strategy, *rules, &source.part).run_stage());
+    known.push_back(std::move(source));
+  }
+  return result;
+}
+
+}  // namespace xt

@@ -1,0 +1,43 @@
+#pragma once
+
+// From what is computed to the pipeline that computes it: stages, their chunks, and the order in
+// which micro-batches go through them.
+
+#include "costmodel/ir/op_graph.h"
+#include "costmodel/ir/pipeline.h"
+#include "planner/strategy.h"
+
+namespace xt {
+
+/// Chunk and micro-batch by stage and position under 1F1B, interleaved where stages have several
+/// chunks: as many forward passes as it takes until the first gradient can come back, then one
+/// forward and one backward pass in turn, then the remaining backward passes.
+///
+/// Assumes: with several chunks, micro_batches is a multiple of stages
+/// Source:  Narayanan et al. 2021, arXiv 2104.04473, section 2.2; Megatron-LM,
+///          core/pipeline_parallel/schedules.py, get_pp_rank_microbatches and get_model_chunk_id
+std::vector<std::vector<ChunkRun>> one_forward_one_backward(std::int32_t stages,
+                                                            std::int32_t chunks,
+                                                            std::int32_t micro_batches);
+
+/// Whether embedding and head count as a layer each, because then layers spread evenly over
+/// `chunks`, and else they would not.
+///
+/// Source:  Megatron-LM, --account-for-embedding-in-pipeline-split and the same for the loss
+bool counts_ends(std::int64_t layers, std::int64_t chunks);
+
+/// The pipeline of one training step.
+///
+/// Layers are spread evenly over all chunks of all stages, see counts_ends(); where they do not
+/// divide, chunks with one more lie evenly between the others, the first of the model among them.
+/// Chunk c of stage i is the (c·stages + i)-th part of the model. The embedding is with the first
+/// part, final norm, head and loss with the last. Recomputed layers are spread over the parts in
+/// proportion.
+///
+/// Assumes: as lower(), and an engine with pipelines, a stage of ZeRO below 2, no swapped layers,
+///          and at least a layer per stage
+/// Source:  Megatron-LM, core/transformer/transformer_block.py and --recompute-num-layers, which
+///          counts by stage
+PipelineSchedule lower_pipeline(const OpGraph& graph, const Strategy& strategy);
+
+}  // namespace xt

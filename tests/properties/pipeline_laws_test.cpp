@@ -1,0 +1,142 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "costmodel/ir/verify.h"
+#include "costmodel/sim/pipeline.h"
+#include "planner/estimate/estimate.h"
+#include "strategies.h"
+
+namespace xt::test {
+namespace {
+
+constexpr int n_cases = 20;
+
+// The same model and step on ranks that all have all layers.
+Case without_stages(const Case& drawn) {
+  Case alone = drawn;
+  alone.strategy.ranks = drawn.strategy.stage_ranks();
+  alone.strategy.pipeline_parallel = alone.strategy.virtual_stages = 1;
+  return alone;
+}
+
+TEST(PipelineLaws, EveryStageKeepsTheRules) {
+  for_each_pipeline(n_cases, [](const Case& drawn) {
+    for (const Stage& stage : drawn.pipeline().distinct) {
+      const std::vector<std::string> problems = verify(stage.schedule);
+      EXPECT_TRUE(problems.empty()) << drawn.text() << "\n" << problems.front();
+    }
+  });
+}
+
+TEST(PipelineLaws, LoweringTwiceGivesTheSamePipeline) {
+  for_each_pipeline(
+      3, [](const Case& drawn) { EXPECT_EQ(drawn.pipeline(), drawn.pipeline()) << drawn.text(); });
+}
+
+TEST(PipelineLaws, AStageRunsEveryMicroBatchThroughEveryChunkInBothDirections) {
+  for_each_pipeline(n_cases, [](const Case& drawn) {
+    const PipelineSchedule pipeline = drawn.pipeline();
+    std::int64_t layers = 0;
+    for (std::size_t place = 0; place < pipeline.stages.size(); ++place) {
+      std::vector<ChunkRun> runs = pipeline.orders[place];
+      std::ranges::sort(runs);
+      EXPECT_EQ(std::ranges::unique(runs).size(), 0u) << drawn.text();
+      EXPECT_EQ(static_cast<std::int64_t>(runs.size()),
+                2 * drawn.strategy.virtual_stages * drawn.strategy.gradient_accumulation);
+      layers += pipeline.stage(place).layers;
+    }
+    EXPECT_EQ(layers, drawn.model.num_hidden_layers) << drawn.text();
+  });
+}
+
+TEST(PipelineLaws, StagesTogetherDoWhatOneDoesAlone) {
+  for_each_pipeline(n_cases, [](const Case& drawn) {
+    const PipelineSchedule pipeline = drawn.pipeline();
+    Flops model, hardware;
+    for (std::size_t place = 0; place < pipeline.stages.size(); ++place) {
+      const Stage& stage = pipeline.stage(place);
+      const auto runs = section_runs(stage, pipeline.orders[place], pipeline.micro_batches);
+      model += model_flops(stage.schedule, runs, assumed_bindings(stage.schedule));
+      hardware += hardware_flops(stage.schedule, runs, assumed_bindings(stage.schedule));
+    }
+    const Schedule alone = without_stages(drawn).schedule();
+    const Bindings bindings = assumed_bindings(alone);
+    EXPECT_NEAR(model / model_flops(alone, bindings), 1, 1e-9) << drawn.text();
+    // Which layers are recomputed differs, and layers with experts take more than those without.
+    if (!drawn.model.is_moe() || drawn.strategy.recompute_layers == 0) {
+      EXPECT_NEAR(hardware / hardware_flops(alone, bindings), 1, 1e-9) << drawn.text();
+    }
+  });
+}
+
+// Padding of flat buffers aside; a tied embedding is on two stages.
+TEST(PipelineLaws, StagesTogetherHaveTheParametersOfTheModel) {
+  for_each_pipeline(n_cases, [](const Case& drawn) {
+    const PipelineSchedule pipeline = drawn.pipeline();
+    const auto elements = [](const Schedule& schedule) {
+      std::int64_t n = 0;
+      for (const Flat& flat : schedule.flats) n += flat.elements;
+      return n;
+    };
+    std::int64_t sum = 0;
+    for (std::size_t place = 0; place < pipeline.stages.size(); ++place)
+      sum += elements(pipeline.stage(place).schedule);
+    Case alone = without_stages(drawn);
+    const Schedule schedule = alone.schedule();
+    alone.model.tie_word_embeddings = false;
+    EXPECT_EQ(sum, elements(alone.schedule())) << drawn.text();
+    EXPECT_GE(sum, elements(schedule)) << drawn.text();
+  });
+}
+
+TEST(PipelineLaws, AStepIsNoShorterThanWhatAnyStageRunsAndNoLongerThanAllOneAfterTheOther) {
+  const Profile profile = Catalogue{XT_DATA_ROOT}.machine("h100_sxm");
+  for_each_pipeline(5, [&](const Case& drawn) {
+    const PipelineSchedule pipeline = drawn.pipeline();
+    PipelineTimes times;
+    for (const Stage& stage : pipeline.distinct) {
+      const Bindings bindings = assumed_bindings(stage.schedule);
+      const Prices prices = price(stage.schedule, bindings, profile);
+      times.sections.push_back(
+          section_times(stage.schedule, simulate(stage.schedule, bindings, prices)));
+    }
+    times.transfers = transfer_times(pipeline, profile);
+    const PipelineTimeline timeline = simulate(pipeline, times);
+    Duration all{};
+    for (std::size_t place = 0; place < pipeline.stages.size(); ++place) {
+      const std::vector<SectionTime>& sections = times.sections[pipeline.stages[place]];
+      Duration busy = sections.front().drained + sections.back().drained + timeline.tails[place];
+      all += busy;
+      Instant earlier{};
+      for (const ChunkEvent& event : timeline.stages[place]) {
+        EXPECT_GE(event.start, earlier) << drawn.text();
+        earlier = event.end;
+        busy += event.end - event.start;
+        all += event.end - event.start + 2 * times.transfers[place];
+      }
+      EXPECT_LE(busy, timeline.end - Instant{}) << drawn.text();
+    }
+    EXPECT_GE(all, timeline.end - Instant{}) << drawn.text();
+  });
+}
+
+TEST(PipelineLaws, PeakByCategoryAddsUpToThePeakAndIsNoLowerThanOfOneMicroBatch) {
+  for_each_pipeline(n_cases, [](const Case& drawn) {
+    const PipelineSchedule pipeline = drawn.pipeline();
+    for (std::size_t place = 0; place < pipeline.stages.size(); ++place) {
+      const Stage& stage = pipeline.stage(place);
+      const Bindings bindings = assumed_bindings(stage.schedule);
+      const MemoryPeak peak = stage_peak(stage, pipeline.orders[place], pipeline.micro_batches,
+                                         bindings, Space::device);
+      Bytes sum;
+      for (const Bytes bytes : peak.by_category) sum += bytes;
+      EXPECT_EQ(sum, peak.peak) << drawn.text();
+      EXPECT_GE(peak.peak, memory_peak(stage.schedule, bindings, Space::device).peak)
+          << drawn.text();
+    }
+  });
+}
+
+}  // namespace
+}  // namespace xt::test

@@ -1,6 +1,7 @@
 #include "planner/estimate/evidence.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 
@@ -18,11 +19,21 @@ double shared(const StepAccount& counted) {
   return sum > 0 ? exposed / sum : 0;
 }
 
+// Of all ops of each kind, also of those that run at the same time on lanes of their own.
+std::array<double, n_traffic> traffic_seconds(const Schedule& schedule, const Timeline& timeline) {
+  std::array<double, n_traffic> sums{};
+  for (const Event& event : timeline.events)
+    if (const auto kind = traffic_of(schedule.work(schedule.op(event.op)).kernel))
+      sums[static_cast<std::size_t>(*kind)] += to_seconds(event.end - event.start).value;
+  return sums;
+}
+
 // Seconds of the step that the ops of each work decide: what they compute, and their part of the
 // exposed time of their kind of traffic.
 std::vector<double> decided_seconds(const Schedule& schedule, const Timeline& timeline) {
   const StepAccount counted = account(schedule, timeline);
   const double part = shared(counted);
+  const std::array<double, n_traffic> lengths = traffic_seconds(schedule, timeline);
   std::vector<double> seconds(schedule.works.size(), 0.0);
   for (const Event& event : timeline.events) {
     const Op& op = schedule.op(event.op);
@@ -30,8 +41,9 @@ std::vector<double> decided_seconds(const Schedule& schedule, const Timeline& ti
     if (op.lane == Lane::compute) seconds[at(op.work)] += length;
     const auto kind = traffic_of(schedule.work(op).kernel);
     if (!kind) continue;
-    const TrafficTime& time = counted.traffic[static_cast<std::size_t>(*kind)];
-    if (time.total.value > 0) seconds[at(op.work)] += length * part * (time.exposed / time.total);
+    const auto k = static_cast<std::size_t>(*kind);
+    if (lengths[k] > 0)
+      seconds[at(op.work)] += length * part * (counted.traffic[k].exposed.value / lengths[k]);
   }
   return seconds;
 }

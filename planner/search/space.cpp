@@ -233,7 +233,7 @@ RunFile run_file_of(const SearchSpace& space, const Candidate& candidate) {
   run.recompute = Choice{ChoiceKind::number, s.recompute_layers};
   run.swap = Choice{ChoiceKind::number, s.swap_layers};
   run.loss_chunk = Choice{ChoiceKind::number, s.loss_chunk};
-  run.reshard_after_forward = s.reshards_layers;
+  if (s.zero == 3) run.reshard_after_forward = s.reshards_layers;
   return run;
 }
 

@@ -118,6 +118,7 @@ Outcome outcome_of(const OpGraph& graph, const Strategy& strategy, const Profile
   const DeviceMemory device = device_memory(profile, schedule, outcome.peak,
                                             pooled_peak(schedule, bindings, Space::device));
   outcome.in_use = device.p50();
+  outcome.in_use_p95 = device.p95();
   outcome.fits = device.fit() != Fit::does_not_fit && outcome.host <= profile.host_memory.value;
   outcome.bound = to_seconds(lower_bound(schedule, price(schedule, bindings, profile)));
   return outcome;

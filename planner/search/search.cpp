@@ -147,6 +147,8 @@ Search search(Request& request, Subject subject, const SearchSettings& settings)
   Search result;
   result.subject = std::move(subject);
   result.space = enumerate(request, result.subject, settings.tokens_per_step, settings.n_threads);
+  // Plans have the attention that is asked for, which a machine's profile need not be.
+  result.subject.profile = result.space.layouts.front().plan.profile;
   price_all(result, settings);
   simulate_best_first(result, settings);
   if (result.winner()) find_alternatives(result, settings);

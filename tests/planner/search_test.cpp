@@ -252,6 +252,19 @@ TEST(Search, StepsThatNoLayoutMakesAreRefusedAsAWhole) {
               testing::HasSubstr("steps of 1024 tokens do not divide into micro-steps of 16384"));
 }
 
+TEST(Search, TimeIsOfTheAttentionThatIsAskedFor) {
+  for (const char* kernel : {"flash2", "flash3"}) {
+    const Search found = of_tiny({{"pack_length", "16384"},
+                                  {"loss_chunk", "1024"},
+                                  {"expert_parallel", "1"},
+                                  {"machine", "h100_sxm"},
+                                  {"attention_kernel", kernel}});
+    const std::size_t best = *found.winner();
+    const Estimate answer = estimate(plan_of(found.space, found.space.candidates[best]));
+    EXPECT_EQ(found.outcomes[best].account->step, answer.account.step) << kernel;
+  }
+}
+
 TEST(Search, AStrategyNamesEachWayOfSplitting) {
   Strategy split;
   split.tensor_parallel = 2;

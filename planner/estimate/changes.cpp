@@ -85,10 +85,15 @@ void Changes::packs() {
         {{"intra_layer_micro_batches", std::to_string(s_.intra_layer_micro_batches / 2)}});
   add_with_twice_the_micro_steps({{"sequence_parallel", std::to_string(2 * s_.sequence_parallel)}});
   add_with_twice_the_micro_steps({{"context_parallel", std::to_string(2 * s_.context_parallel)}});
+  for (std::int64_t times = 2; times * s_.tensor_parallel <= plan_.profile.ranks_per_node();
+       times *= 2)
+    add({{"tensor_parallel", std::to_string(times * s_.tensor_parallel)},
+         {"gradient_accumulation", std::to_string(times * s_.gradient_accumulation)}});
 }
 
 void Changes::shards() {
   if (!s_.reshards_layers) add({{"reshard_after_forward", "true"}});
+  if (s_.zero < 3) add({{"zero", std::to_string(s_.zero + 1)}});
   if (s_.replicas() > 1) add({{"shard_ranks", std::to_string(s_.ranks)}});
   for (std::int64_t ranks = 2 * s_.expert_parallel; ranks <= plan_.profile.ranks_per_node();
        ranks *= 2)
@@ -113,7 +118,9 @@ Change more_devices(const Plan& plan, std::int64_t times) {
 
 Change resolved_choices(const Plan& plan) {
   const Strategy& s = plan.strategy;
-  return {{"loss_chunk", std::to_string(s.loss_chunk)},
+  // Engines whose loss is whole refuse a number.
+  const bool is_whole = s.loss_chunk == s.loss_tokens();
+  return {{"loss_chunk", is_whole ? "none" : std::to_string(s.loss_chunk)},
           {"recompute", std::to_string(s.recompute_layers)},
           {"swap", std::to_string(s.swap_layers)}};
 }

@@ -5,6 +5,7 @@ namespace {
 
 Json strategy_json(const Plan& plan) {
   const Strategy& s = plan.strategy;
+  const std::optional<std::string>& kernel = plan.profile.attention_kernel;
   return Json::object(
       {{"engine", s.engine},
        {"devices", plan.devices},
@@ -27,12 +28,16 @@ Json strategy_json(const Plan& plan) {
        {"gradient_accumulation", s.gradient_accumulation},
        {"intra_layer_micro_batches", s.intra_layer_micro_batches},
        {"recompute_layers", s.recompute_layers},
+       {"recompute_ops", s.recompute_ops.text()},
        {"swap_layers", s.swap_layers},
        {"optimizer", optimizer_names[static_cast<std::size_t>(s.optimizer)]},
        {"swap_optimizer", s.swaps_optimizer},
        {"loss_chunk", s.loss_chunk},
        {"compute_dtype", name(s.compute_dtype)},
-       {"fp8_products", s.has_fp8_products}});
+       {"fp8_products", s.has_fp8_products},
+       {"reduce_dtype", name(s.reduce_dtype)},
+       {"compile", s.is_compiled},
+       {"attention_kernel", kernel ? Json(*kernel) : Json()}});
 }
 
 // Null where all samples have one length.

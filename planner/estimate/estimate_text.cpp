@@ -3,6 +3,7 @@
 #include "costmodel/report/table.h"
 #include "costmodel/units/format.h"
 #include "planner/estimate/estimate.h"
+#include "planner/lower/engine.h"
 
 namespace xt {
 namespace {
@@ -56,6 +57,10 @@ std::string layout_text(const Strategy& s) {
   if (s.replicas() > 1)
     text += fmt::format(", {} replicas of {} shards", s.replicas(), s.shard_ranks);
   if (!s.reshards_layers) text += ", layers stay gathered";
+  if (const EngineRules* rules = engine_named(s.engine);
+      rules != nullptr && s.reduce_dtype != rules->reduce_dtype)
+    text += fmt::format(", gradients reduced in {}", name(s.reduce_dtype));
+  if (!s.is_compiled) text += ", op by op";
   if (s.intra_layer_micro_batches > 1)
     text += fmt::format(", {} packs in lock-step", s.intra_layer_micro_batches);
   return text;
@@ -69,10 +74,11 @@ std::string first_lines(const Plan& plan) {
                                  plan.model_name, plan.devices, plan.profile.title, ranks, s.engine,
                                  s.pack_length, samples_text(plan.data));
   text += fmt::format(
-      "{}{}, expert_parallel {}{}, gradient_accumulation {}, recompute {} layers, swap {}{}, "
+      "{}{}, expert_parallel {}{}, gradient_accumulation {}, recompute {} layers{}, swap {}{}, "
       "loss_chunk {}{}\n\n",
       name(s.compute_dtype), s.has_fp8_products ? " with fp8 products" : "", s.expert_parallel,
-      layout_text(s), s.gradient_accumulation, s.recompute_layers, s.swap_layers,
+      layout_text(s), s.gradient_accumulation, s.recompute_layers,
+      s.recompute_ops.is_all() ? "" : " of " + s.recompute_ops.text(), s.swap_layers,
       plan.has_automatic_swap ? " (auto)" : "", s.loss_chunk,
       plan.has_automatic_chunk ? " (auto)" : "");
   return text;
@@ -217,9 +223,10 @@ std::string estimate_text(const Plan& plan, const Estimate& estimate, const Styl
                       significant(tokens_per_device_s(plan, estimate), 4), percent(estimate.mfu()),
                       percent(estimate.hfu()));
   text += fmt::format(
-      "  MFU counts {} of {} per rank the Megatron way: causal half of attention, "
+      "  MFU counts {} of {}{} per rank the Megatron way: causal half of attention, "
       "no router, no recompute\n",
-      format(estimate.model_flops), format(estimate.peak));
+      format(estimate.model_flops), format(estimate.peak),
+      plan.strategy.has_fp8_products ? " in bf16, though products run in fp8," : "");
   text += interval_line(plan, estimate);
   return text + evidence_line(estimate.evidence) + verdict(estimate, style);
 }

@@ -1,6 +1,7 @@
 #include "planner/estimate/evidence.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 
@@ -26,11 +27,23 @@ std::vector<double> times_of_ops(const EvidencePart& part) {
   return times;
 }
 
+// Of all ops of each kind, also of those that run at the same time on lanes of their own.
+std::array<double, n_traffic> traffic_seconds(const EvidencePart& of,
+                                              const std::vector<double>& times) {
+  std::array<double, n_traffic> sums{};
+  for (const Event& event : of.timeline.events)
+    if (const auto kind = traffic_of(of.schedule.work(of.schedule.op(event.op)).kernel))
+      sums[static_cast<std::size_t>(*kind)] +=
+          to_seconds(event.end - event.start).value * times[at(event.op)];
+  return sums;
+}
+
 // Seconds of the step that the ops of each work decide: what they compute, and their part of the
 // exposed time of their kind of traffic.
 std::vector<double> decided_seconds(const EvidencePart& of) {
   const double part = shared(of.account);
   const std::vector<double> times = times_of_ops(of);
+  const std::array<double, n_traffic> lengths = traffic_seconds(of, times);
   std::vector<double> seconds(of.schedule.works.size(), 0.0);
   for (const Event& event : of.timeline.events) {
     const Op& op = of.schedule.op(event.op);
@@ -38,8 +51,9 @@ std::vector<double> decided_seconds(const EvidencePart& of) {
     if (op.lane == Lane::compute) seconds[at(op.work)] += length;
     const auto kind = traffic_of(of.schedule.work(op).kernel);
     if (!kind) continue;
-    const TrafficTime& time = of.account.traffic[static_cast<std::size_t>(*kind)];
-    if (time.total.value > 0) seconds[at(op.work)] += length * part * (time.exposed / time.total);
+    const auto k = static_cast<std::size_t>(*kind);
+    if (lengths[k] > 0)
+      seconds[at(op.work)] += length * part * (of.account.traffic[k].exposed.value / lengths[k]);
   }
   return seconds;
 }

@@ -125,6 +125,8 @@ void Checks::check_kernels() {
                      "engine torchtitan can recompute some ops of a layer");
   if (s.reduce_dtype != DType::bf16 && s.reduce_dtype != DType::fp32)
     request_.problem("reduce_dtype", "gradients are reduced in bf16 or fp32");
+  else if (from_.reduce_dtype == DType::bf16 && s.compute_dtype == DType::fp32)
+    request_.problem("reduce_dtype", "a step in fp32 also reduces its gradients in fp32");
   if (a.position == Position::learned && s.sample_length > a.max_position_embeddings)
     request_.problem("pack_length",
                      fmt::format("{} has {} positions, samples have {} tokens", plan_.model_name,
@@ -323,6 +325,8 @@ void Checks::check_zero() {
     request_.problem(from_.compute_dtype ? "compute_dtype" : "zero",
                      "below stage 3 weights are kept in 16 bits beside those in fp32",
                      "set compute_dtype to bf16");
+  if (s.zero < 3 && from_.reshard_after_forward)
+    request_.problem("reshard_after_forward", "below stage 3 of ZeRO all ranks have all weights");
 }
 
 void Checks::check_shards() {

@@ -18,7 +18,7 @@ class LayerChoice {
         from_(request.fields()) {}
 
   LeftToPlanner run() {
-    strategy_.reshards_layers = from_.reshard_after_forward.value_or(true);
+    strategy_.reshards_layers = strategy_.zero < 3 || from_.reshard_after_forward.value_or(true);
     choose_recompute();
     choose_swap();
     choose_chunk();

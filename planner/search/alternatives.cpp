@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <set>
 #include <tuple>
 
 #include "planner/search/search.h"
@@ -25,24 +26,41 @@ auto rank(const Search& search, std::size_t i) {
                     distance);
 }
 
-std::vector<std::string> refusal(const Search& search, std::size_t knob, std::size_t value) {
+using RefusedValues = std::set<Values>;
+
+// Whether `values` were refused, or the layout that they begin with.
+bool is_refused(const RefusedValues& refused, const SearchSpace& space, Values values) {
+  if (refused.contains(values)) return true;
+  values.resize(static_cast<std::size_t>(std::ranges::count(
+      space.knobs, KnobKind::layout, [](const Knob& knob) { return knob.kind; })));
+  return refused.contains(values);
+}
+
+// Of the combinations that the value is to blame for, as they are not refused with the
+// winner's value, the reasons of the nearest.
+std::vector<std::string> refusal(const Search& search, const RefusedValues& refused,
+                                 std::size_t knob, std::size_t value) {
   const Values& won = search.space.candidates[*search.winner()].values;
   const Refused* nearest = nullptr;
   for (const Refused& of : search.space.refused) {
     if (knob >= of.values.size() || of.values[knob] != value) continue;
-    if (nearest == nullptr || n_changed(won, of.values) < n_changed(won, nearest->values))
-      nearest = &of;
+    if (nearest != nullptr && n_changed(won, of.values) >= n_changed(won, nearest->values))
+      continue;
+    Values with_won = of.values;
+    with_won[knob] = won[knob];
+    if (!is_refused(refused, search.space, std::move(with_won))) nearest = &of;
   }
   return nearest == nullptr ? std::vector<std::string>() : nearest->reasons;
 }
 
-Alternative alternative(const Search& search, std::size_t knob, std::size_t value) {
+Alternative alternative(const Search& search, const RefusedValues& refused, std::size_t knob,
+                        std::size_t value) {
   Alternative result{knob, value};
   for (std::size_t i = 0; i < search.outcomes.size(); ++i) {
     if (search.space.candidates[i].values[knob] != value) continue;
     if (!result.nearest || rank(search, i) < rank(search, *result.nearest)) result.nearest = i;
   }
-  if (!result.nearest) result.refused = refusal(search, knob, value);
+  if (!result.nearest) result.refused = refusal(search, refused, knob, value);
   return result;
 }
 
@@ -52,9 +70,11 @@ std::vector<Alternative> alternatives(const Search& search) {
   std::vector<Alternative> result;
   const std::vector<Knob>& knobs = search.space.knobs;
   const Values& won = search.space.candidates[*search.winner()].values;
+  RefusedValues refused;
+  for (const Refused& of : search.space.refused) refused.insert(of.values);
   for (std::size_t knob = 0; knob < knobs.size(); ++knob)
     for (std::size_t value = 0; value < knobs[knob].values.size(); ++value)
-      if (value != won[knob]) result.push_back(alternative(search, knob, value));
+      if (value != won[knob]) result.push_back(alternative(search, refused, knob, value));
   return result;
 }
 

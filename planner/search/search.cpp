@@ -118,6 +118,7 @@ Outcome outcome_of(const OpGraph& graph, const Strategy& strategy, const Profile
   const DeviceMemory device = device_memory(profile, schedule, outcome.peak,
                                             pooled_peak(schedule, bindings, Space::device));
   outcome.in_use = device.p50();
+  outcome.in_use_p95 = device.p95();
   outcome.fits = device.fit() != Fit::does_not_fit && outcome.host <= profile.host_memory.value;
   outcome.bound = to_seconds(lower_bound(schedule, price(schedule, bindings, profile)));
   return outcome;
@@ -146,6 +147,8 @@ Search search(Request& request, Subject subject, const SearchSettings& settings)
   Search result;
   result.subject = std::move(subject);
   result.space = enumerate(request, result.subject, settings.tokens_per_step, settings.n_threads);
+  // Plans have the attention that is asked for, which a machine's profile need not be.
+  result.subject.profile = result.space.layouts.front().plan.profile;
   price_all(result, settings);
   simulate_best_first(result, settings);
   if (result.winner()) find_alternatives(result, settings);

@@ -28,8 +28,9 @@ struct SearchSettings {
 
 /// What is known of a candidate.
 struct Outcome {
-  Bytes peak;    ///< of device memory, allocated
-  Bytes in_use;  ///< of the device, in the median run
+  Bytes peak;        ///< of device memory, allocated
+  Bytes in_use;      ///< of the device, in the median run
+  Bytes in_use_p95;  ///< in the run in twenty that holds most
   Bytes host;
   bool fits = false;
   Seconds bound;                       ///< no step is shorter

@@ -70,6 +70,7 @@ std::string ranked_table(const Search& search) {
                {"step", "s"},
                {"MFU"},
                {"in use", "GiB"},
+               {"P95", "GiB"},
                {"strategy", {}, Align::left}});
   for (std::size_t rank = 0; rank < search.ranked.size(); ++rank) {
     const std::size_t i = search.ranked[rank];
@@ -77,7 +78,8 @@ std::string ranked_table(const Search& search) {
     const Estimate answer = estimate(plan);
     table.row({std::to_string(rank + 1), "~" + significant(tokens_per_device_s(plan, answer), 4),
                "~" + significant(answer.account.step.value, 4), "~" + percent(answer.mfu()),
-               "~" + significant(gib(answer.device.p50()), 4), words(search, i)});
+               "~" + significant(gib(answer.device.p50()), 4),
+               "~" + significant(gib(answer.device.p95()), 4), words(search, i)});
   }
   return "\n" + table.text();
 }
@@ -200,10 +202,19 @@ std::string alternatives_table(const Search& search) {
   return "\n" + table.text();
 }
 
+// Empty if also the run in twenty that holds most fits.
+std::string risk_text(const Search& search, std::size_t i, const Style& style) {
+  const Bytes in_use = search.outcomes[i].in_use_p95;
+  const Bytes memory = search.subject.profile.memory.value;
+  if (in_use <= memory) return {};
+  return fmt::format("; {}: one run in twenty takes ~{} of {}",
+                     style.painted(Meaning::warn, "at risk"), format(in_use), format(memory));
+}
+
 std::string verdict_line(const Search& search, const Style& style) {
   if (const auto winner = search.winner())
-    return fmt::format("\n{}: ~{} a step\n", style.painted(Meaning::good, words(search, *winner)),
-                       format(step(search, *winner)));
+    return fmt::format("\n{}: ~{} a step{}\n", style.painted(Meaning::good, words(search, *winner)),
+                       format(step(search, *winner)), risk_text(search, *winner, style));
   const std::size_t nearest = *nearest_miss(search);
   return fmt::format("\n{}: the nearest misses {}: {}\n",
                      style.painted(Meaning::bad, "nothing fits"), miss_text(search, nearest),
@@ -219,6 +230,8 @@ std::string strategy_text(const Strategy& s) {
   if (s.shard_ranks != 0) text += fmt::format(", shard_ranks {}", s.shard_ranks);
   if (s.sequence_parallel > 1) text += fmt::format(", sequence_parallel {}", s.sequence_parallel);
   if (s.context_parallel > 1) text += fmt::format(", context_parallel {}", s.context_parallel);
+  if (s.tensor_parallel > 1) text += fmt::format(", tensor_parallel {}", s.tensor_parallel);
+  if (s.zero < 3) text += fmt::format(", zero {}", s.zero);
   if (s.intra_layer_micro_batches > 1)
     text += fmt::format(", {} packs in lock-step", s.intra_layer_micro_batches);
   if (s.gradient_accumulation > 1)

@@ -105,7 +105,8 @@ void Enumeration::set(RunFile& run, const Values& values, std::size_t first) con
 // Sets the micro-steps that make up the tokens of a step, or says why none do.
 std::string Enumeration::accumulation_problem(RunFile& run) const {
   const Strategy s = tokens_of(run, ranks_);
-  if (s.pack_length % s.ranks_of_pack() != 0) return {};  // refused by the checks
+  if (s.pack_length % s.ranks_of_pack() != 0 || s.ranks < s.ranks_of_pack())
+    return {};  // refused by the checks
   const std::int64_t once = s.tokens_per_step() / s.gradient_accumulation;
   if (run.gradient_accumulation && s.tokens_per_step() != tokens_per_step_)
     return fmt::format("with gradient_accumulation {} a step has {} tokens, not {}",
@@ -232,8 +233,9 @@ RunFile run_file_of(const SearchSpace& space, const Candidate& candidate) {
   run.engine = s.engine;
   run.recompute = Choice{ChoiceKind::number, s.recompute_layers};
   run.swap = Choice{ChoiceKind::number, s.swap_layers};
-  run.loss_chunk = Choice{ChoiceKind::number, s.loss_chunk};
-  run.reshard_after_forward = s.reshards_layers;
+  run.loss_chunk = s.loss_chunk == s.loss_tokens() ? Choice{ChoiceKind::none, 0}
+                                                   : Choice{ChoiceKind::number, s.loss_chunk};
+  if (s.zero == 3) run.reshard_after_forward = s.reshards_layers;
   return run;
 }
 

@@ -33,6 +33,20 @@ TEST(Evidence, SharesAndIdleTimeMakeUpTheStep) {
   }
 }
 
+// Ranks that share products gather on two lanes at once; no time is counted twice.
+TEST(Evidence, SharesOfLanesThatRunTogetherMakeUpNoMoreThanTheStep) {
+  for (const char* engine : {"megatron", "torchtitan"}) {
+    const Estimate answer = estimate(test::plan_of({{"model", "llama3_1_8b"},
+                                                    {"machine", "h200_sxm"},
+                                                    {"devices", "64"},
+                                                    {"engine", engine},
+                                                    {"tensor_parallel", "4"}}));
+    const auto& grades = answer.evidence.by_grade;
+    const double rests = std::accumulate(grades.begin(), grades.end(), 0.0);
+    EXPECT_NEAR(rests + answer.account.idle / answer.account.step, 1, 1e-6) << engine;
+  }
+}
+
 TEST(Evidence, FollowsTheGradeOfTheNumberThatDecides) {
   Plan plan = plan_on("h800_sxm");
   const double before = estimate(plan).evidence.by_grade[static_cast<std::size_t>(Grade::estimate)];

@@ -156,5 +156,33 @@ TEST(Estimate, NotFittingSaysByHowMuchAndWhere) {
               testing::ContainsRegex("does not fit by ~[0-9.]+ GiB: .* the peak is at "));
 }
 
+// A stored answer says what was asked.
+TEST(EstimateJson, NamesEveryChoiceThatChangesTheStep) {
+  const Flags plain = {
+      {"model", "qwen3_8b"}, {"machine", "h100_sxm"}, {"devices", "8"}, {"engine", "torchtitan"}};
+  const auto strategy = [](const Flags& flags) {
+    const Plan plan = test::plan_of(flags);
+    return estimate_json(plan, estimate(plan)).at("strategy");
+  };
+  const Json as_it_is = strategy(plain);
+  for (const auto& flag : Flags{{"compile", "false"},
+                                {"reduce_dtype", "bf16"},
+                                {"attention_kernel", "flash2"},
+                                {"recompute_ops", "norms+activations"}})
+    EXPECT_FALSE(strategy(test::with(plain, {flag})) == as_it_is) << flag.first;
+}
+
+TEST(EstimateText, NamesChoicesThatAreNotTheEngines) {
+  const Plan plan = test::plan_of({{"model", "qwen3_8b"},
+                                   {"machine", "h100_sxm"},
+                                   {"devices", "8"},
+                                   {"engine", "torchtitan"},
+                                   {"compile", "false"},
+                                   {"reduce_dtype", "bf16"},
+                                   {"recompute_ops", "norms"}});
+  EXPECT_THAT(estimate_text(plan, estimate(plan), Style{}),
+              testing::ContainsRegex("gradients reduced in bf16, op by op, .* layers of norms, "));
+}
+
 }  // namespace
 }  // namespace xt

@@ -153,6 +153,17 @@ TEST(PriceList, OfTorchtitanRecomputesByOpAndSharesPacksByTokens) {
   EXPECT_THAT(changes, Not(Contains(HasSubstr("swap"))));  // not of dense models
 }
 
+// Its loss is whole, which is no reason to refuse every change.
+TEST(PriceList, OfMegatronSplitsProductsAndStates) {
+  const Flags megatron = with(dense, {{"engine", "megatron"}, {"zero", "0"}});
+  const std::set<std::string> changes = Priced(megatron).changes();
+  EXPECT_THAT(changes, Contains("--tensor-parallel 2 --gradient-accumulation 2"));
+  EXPECT_THAT(changes, Contains("--tensor-parallel 4 --gradient-accumulation 4"));
+  EXPECT_THAT(changes, Not(Contains(HasSubstr("--tensor-parallel 8"))));  // 4 are enough
+  EXPECT_THAT(changes, Contains("--zero 1"));
+  EXPECT_THAT(Priced(with(megatron, {{"zero", "1"}})).changes(), Not(Contains("--zero 2")));
+}
+
 TEST(PriceList, DoesNotCutSamplesThatTheUserGave) {
   const Priced priced(with(dense, {{"sample_length", "8192"}}));
   EXPECT_THAT(priced.changes(), Not(Contains(HasSubstr("pack-length"))));

@@ -192,8 +192,10 @@ TEST(Search, GivenAutomaticSwapIsTheFewestLayersThatFitOfEachCandidate) {
 }
 
 TEST(Search, TheRunFileOfTheWinnerAsksForTheWinner) {
-  for (const Flags& more : {Flags{}, Flags{{"swap", "auto"}}, Flags{{"shard_ranks", "4"}}}) {
+  for (const Flags& more : {Flags{}, Flags{{"swap", "auto"}}, Flags{{"shard_ranks", "4"}},
+                            Flags{{"engine", "megatron"}, {"loss_chunk", "none"}}}) {
     const Search found = of_tiny(more, {.tokens_per_step = 16384});
+    ASSERT_TRUE(found.winner().has_value());
     for (const std::size_t i : found.ranked) {
       const Candidate& candidate = found.space.candidates[i];
       const auto path = std::filesystem::temp_directory_path() / "xt_search_test_run.yaml";
@@ -248,6 +250,85 @@ TEST(Search, StepsThatNoLayoutMakesAreRefusedAsAWhole) {
   EXPECT_THAT(problems_of({{"sequence_parallel", "1"}, {"intra_layer_micro_batches", "2"}},
                           {.tokens_per_step = 1024}),
               testing::HasSubstr("steps of 1024 tokens do not divide into micro-steps of 16384"));
+}
+
+TEST(Search, TimeIsOfTheAttentionThatIsAskedFor) {
+  for (const char* kernel : {"flash2", "flash3"}) {
+    const Search found = of_tiny({{"pack_length", "16384"},
+                                  {"loss_chunk", "1024"},
+                                  {"expert_parallel", "1"},
+                                  {"machine", "h100_sxm"},
+                                  {"attention_kernel", kernel}});
+    const std::size_t best = *found.winner();
+    const Estimate answer = estimate(plan_of(found.space, found.space.candidates[best]));
+    EXPECT_EQ(found.outcomes[best].account->step, answer.account.step) << kernel;
+  }
+}
+
+TEST(Search, AStrategyNamesEachWayOfSplitting) {
+  Strategy split;
+  split.tensor_parallel = 2;
+  split.zero = 1;
+  EXPECT_THAT(strategy_text(split), testing::HasSubstr(", tensor_parallel 2, zero 1"));
+  EXPECT_EQ(strategy_text(Strategy{}).find("zero"), std::string::npos);
+}
+
+TEST(Search, BelowStage3NoLayerIsGatheredTwice) {
+  const Search found = of_tiny({{"engine", "megatron"}, {"loss_chunk", "none"}});
+  for (const Candidate& candidate : found.space.candidates)
+    EXPECT_TRUE(candidate.strategy.reshards_layers);
+}
+
+Search of_tiny_dense() {
+  Request request(std::nullopt, {{"model", "tiny_dense"},
+                                 {"machine", "h800_sxm"},
+                                 {"devices", "2"},
+                                 {"engine", "torchtitan"},
+                                 {"pack_length", "512"}});
+  Subject subject = subject_of(request, Catalogue{XT_DATA_ROOT});
+  return search(request, std::move(subject), {});
+}
+
+// Chunks of 1024 tokens are all 512 of a rank; swapping, which is refused, is not why.
+TEST(Search, AValueThatComesToTheSameIsNotRefused) {
+  const Search found = of_tiny_dense();
+  const auto is_refused = [&](std::string_view name, std::string_view value) {
+    const auto of = std::ranges::find_if(found.alternatives, [&](const Alternative& other) {
+      const Knob& knob = found.space.knobs[other.knob];
+      return knob.name == name && knob.values[other.value].text == value;
+    });
+    return of != found.alternatives.end() && !of->refused.empty();
+  };
+  EXPECT_FALSE(is_refused("loss_chunk", "1024"));
+  EXPECT_TRUE(is_refused("swap", "all"));
+}
+
+TEST(Search, MoreRanksOfAPackThanThereAreIsTheReason) {
+  const Search found = of_tiny_dense();
+  std::size_t n = 0;
+  for (const Refused& of : found.space.refused)
+    for (const std::string& reason : of.reasons) {
+      EXPECT_EQ(reason.find("micro-steps of 0"), std::string::npos);
+      n += reason == "2 ranks are not divisible by 8" ? 1u : 0u;
+    }
+  EXPECT_GT(n, 0u);
+}
+
+TEST(Search, SaysThatTheWinnerIsAtRisk) {
+  Request request(std::nullopt, {{"model", "llama3_1_8b"},
+                                 {"machine", "h100_sxm"},
+                                 {"devices", "16"},
+                                 {"engine", "torchtitan"},
+                                 {"pack_length", "8192"},
+                                 {"context_parallel", "1"},
+                                 {"tensor_parallel", "1"},
+                                 {"recompute", "none"},
+                                 {"reshard_after_forward", "false"},
+                                 {"loss_chunk", "8192"}});
+  Subject subject = subject_of(request, Catalogue{XT_DATA_ROOT});
+  const Search found = search(request, std::move(subject), {});
+  EXPECT_THAT(search_text(found, Style{}),
+              testing::ContainsRegex("at risk: one run in twenty takes ~[0-9.]+ GiB of 79.18 GiB"));
 }
 
 }  // namespace

@@ -294,7 +294,7 @@ TEST(RowPlan, WhatNoPlanHasIsNamed) {
   EXPECT_EQ(reason([](auto& row) { row.parallel.cp = 2; }), "context parallelism");
   EXPECT_EQ(reason([](auto& row) { row.parallel.zero = 1; }), "stage of ZeRO");
   EXPECT_EQ(reason([](auto& row) { row.framework_family = "jax"; }), "engine jax");
-  EXPECT_EQ(reason([](auto& row) { row.machine = "ascend_910b"; }), "machine ascend_910b");
+  EXPECT_EQ(reason([](auto& row) { row.machine = "ascend_a3_die"; }), "machine ascend_a3_die");
   EXPECT_EQ(reason([](auto& row) { row.model.sliding_window = 128; }), "sliding windows");
   EXPECT_EQ(reason([](auto& row) { row.model.name = "Mixtral-8x7B"; }), "model mixtral");
   EXPECT_EQ(reason([](auto& row) { row.offload = "optimizer"; }),

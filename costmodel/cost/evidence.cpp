@@ -19,9 +19,17 @@ void add_peak(Numbers& numbers, const Profile& profile, DType dtype) {
     numbers.push_back({fmt::format("peaks.{}", name(dtype)), peak->from});
 }
 
-Numbers product_numbers(const Profile& profile, const Work& work) {
+// What any product is multiplied by, measured kernel or curve.
+Numbers rates_of_products(const Profile& profile, DType dtype) {
   Numbers numbers;
-  add_peak(numbers, profile, work.dtype);
+  add_peak(numbers, profile, dtype);
+  if (profile.sustained_clock)
+    numbers.push_back({"sustained_clock", profile.sustained_clock->from});
+  return numbers;
+}
+
+Numbers product_numbers(const Profile& profile, const Work& work) {
+  Numbers numbers = rates_of_products(profile, work.dtype);
   const MatmulEfficiency& of = profile.matmul;
   if (kernel_class(work.kernel) == KernelClass::grouped_matrix) {
     numbers.push_back({"grouped_matmul.base", profile.grouped_matmul.base.from});
@@ -86,10 +94,15 @@ Numbers copy_numbers(const Profile& profile, Kernel kernel) {
 
 Numbers own_numbers(const Profile& profile, const KernelEfficiency& own, const Work& work) {
   Numbers numbers = {{fmt::format("kernels.{}", name(work.kernel)), own.from}};
-  if (kernel_class(work.kernel) == KernelClass::memory_bound)
+  const KernelClass of = kernel_class(work.kernel);
+  if (of == KernelClass::memory_bound) {
     numbers.push_back({"hbm", profile.hbm.from});
-  else
+  } else if (of == KernelClass::attention) {
     add_peak(numbers, profile, work.dtype);
+  } else {
+    const Numbers rates = rates_of_products(profile, work.dtype);
+    numbers.insert(numbers.end(), rates.begin(), rates.end());
+  }
   return numbers;
 }
 

@@ -197,6 +197,7 @@ class Lowering {
   Extent resolve(Extent extent, std::int16_t layer) const {
     return extent.is_symbol() ? bound(static_cast<SymbolKind>(extent.symbol()), layer) : extent;
   }
+  bool holds_unread() const { return !strategy_.is_compiled && !strategy_.recompute_ops.is_all(); }
   bool is_recomputed(std::int16_t layer) const { return layer < strategy_.recompute_layers; }
   bool is_swapped(std::int16_t layer) const { return layer < strategy_.swap_layers; }
 

@@ -80,7 +80,7 @@ void Lowering::forget(const PreparedBlock& block, Values& values) {
 
 // Without a compiler, what is kept by its kind of op is kept though no backward pass reads it.
 void Lowering::hold_unread(const PreparedBlock& block, const Values& values) {
-  if (strategy_.is_compiled || strategy_.recompute_ops.is_all()) return;
+  if (!holds_unread()) return;
   const auto last = OpId(static_cast<std::uint32_t>(build_.n_ops() - 1));
   for (std::size_t v = 0; v < values.size(); ++v)
     if (block.is_kept[v] && !block.is_saved[v] && static_cast<ValueId>(v) != block.output)

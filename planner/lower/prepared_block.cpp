@@ -160,7 +160,12 @@ PreparedBlock prepared(const OpGraph& graph, const Block& block, const ShardRank
   result.backward_turns = backward_turns(block.backward);
   result.is_kept = kept_values(graph, block, dropped, kept);
   const std::vector<bool> again = recomputed_ops(block, result.is_kept);
-  for (std::size_t i = 0; i < again.size(); ++i) result.forward[i].is_recomputed = again[i];
+  for (std::size_t i = 0; i < again.size(); ++i) {
+    result.forward[i].is_recomputed = again[i];
+    if (!again[i]) continue;
+    for (const ValueId id : block.forward[i].inputs)
+      if (result.is_kept[at(id)]) result.is_saved[at(id)] = true;
+  }
   return result;
 }
 

@@ -54,11 +54,6 @@ bool notes_say(const PublishedRow& row, std::string_view phrase) {
   return row.notes.find(phrase) != std::string::npos;
 }
 
-// The profile of a row's machine.
-std::string profile_name(const PublishedRow& row) {
-  return row.machine == two_die_package ? "ascend_a3" : row.machine;
-}
-
 // Per-op recompute of torchtitan, by how rows begin to tell it.
 constexpr std::string_view dropped_by_op = "norms+activations+every_second_product";
 constexpr std::array<std::string_view, 2> per_op_details = {"per-op selective checkpointing",
@@ -325,6 +320,10 @@ Profile with_network(Profile profile, const PublishedRow& row) {
 }
 
 }  // namespace
+
+std::string profile_name(const PublishedRow& row) {
+  return row.machine == two_die_package ? "ascend_a3" : row.machine;
+}
 
 Profiles profiles_of(const std::vector<PublishedRow>& rows, const Catalogue& catalogue) {
   const std::vector<std::string> known = catalogue.machine_names();

@@ -23,6 +23,9 @@ struct RowPlan {
   std::string detail = {};  ///< what the plan's own checks say, where they refuse it
 };
 
+/// The name of the profile of a row's machine.
+std::string profile_name(const PublishedRow& row);
+
 /// The profiles that rows run on, by name, each read once.
 using Profiles = std::map<std::string, Profile>;
 /// Throws: InputError where a profile is wrong; machines without one are left out

@@ -74,16 +74,18 @@ GroupScore group_score(std::vector<std::string> name, const std::vector<const Ro
   GroupScore group;
   group.name = std::move(name);
   group.n_rows = rows.size();
-  std::vector<double> time, null_model_time, memory;
+  std::vector<double> time, null_model_time, left_out_time, memory;
   for (const RowScore* of : rows) {
     if (!of->is_supported()) ++group.n_unsupported;
     if (of->time_error) time.push_back(*of->time_error);
     if (of->null_model_time_error) null_model_time.push_back(*of->null_model_time_error);
+    if (of->left_out_time_error) left_out_time.push_back(*of->left_out_time_error);
     if (of->memory_error) memory.push_back(*of->memory_error);
     if (of->memory_error && has_open_memory(of->row)) ++group.n_open_memory;
   }
   group.time = summary_of(time);
   group.null_model_time = summary_of(null_model_time);
+  group.left_out_time = summary_of(left_out_time);
   group.memory = summary_of(memory);
   return group;
 }
@@ -126,9 +128,10 @@ Validation score(const std::vector<PublishedRow>& rows, const std::vector<RowOut
   XT_CHECK(rows.size() == outcomes.size(), rows.size(), outcomes.size());
   Validation result;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    RowScore of{rows[i], outcomes[i], {}, {}, {}};
+    RowScore of{rows[i], outcomes[i], {}, {}, {}, {}};
     if (of.is_supported()) {
       of.time_error = time_error(of.row, *of.outcome.predicted);
+      if (of.outcome.left_out) of.left_out_time_error = time_error(of.row, *of.outcome.left_out);
       of.memory_error = memory_error(of.row, *of.outcome.predicted);
     }
     result.rows.push_back(std::move(of));

@@ -1,5 +1,7 @@
 #include "planner/validate/validate.h"
 
+#include "planner/validate/left_out.h"
+
 #include "planner/parallel.h"
 
 namespace xt {
@@ -48,6 +50,7 @@ std::vector<RowOutcome> price_rows(const std::vector<PublishedRow>& rows,
   std::vector<RowOutcome> outcomes(rows.size());
   in_parallel(rows.size(), n_threads,
               [&](std::size_t i) { outcomes[i] = price_row(rows[i], profiles); });
+  price_left_out(rows, profiles, n_threads, outcomes);
   return outcomes;
 }
 

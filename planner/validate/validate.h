@@ -36,7 +36,8 @@ struct RowPrediction {
 struct RowOutcome {
   std::optional<RowPrediction> predicted;
   std::string reason = {};
-  std::string detail = {};  ///< see RowPlan
+  std::string detail = {};                     ///< see RowPlan
+  std::optional<RowPrediction> left_out = {};  ///< fitted to other sources; see left_out.h
 };
 
 /// A row, its prediction, and signed relative errors of the prediction: above zero it takes too
@@ -47,6 +48,7 @@ struct RowScore {
   std::optional<double> time_error;
   std::optional<double> memory_error;
   std::optional<double> null_model_time_error;
+  std::optional<double> left_out_time_error;
 
   bool is_supported() const { return outcome.predicted.has_value(); }
 };
@@ -58,6 +60,7 @@ struct GroupScore {
   std::size_t n_unsupported = 0;
   ErrorSummary time;
   ErrorSummary null_model_time;
+  ErrorSummary left_out_time;
   ErrorSummary memory;
   std::size_t n_open_memory = 0;  ///< held against an interval, as the source says no kind
 };
@@ -95,6 +98,7 @@ std::vector<RowOutcome> price_rows(const std::vector<PublishedRow>& rows,
 ///              step and its batch
 /// memory_error predicted / measured - 1 in the kind that the source prints; where it says none,
 ///              the distance to [allocated, reserved]
+/// left out     the same with the machine's profile fitted to the rows of all other sources
 /// null model   one rate of executed flops per device in each machine, framework family, dense or
 ///              routed, with or without fp8: the median over the other rows; none for a row alone
 /// Assumes: as many outcomes as rows, in their order

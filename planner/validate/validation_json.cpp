@@ -45,7 +45,8 @@ Json row_json(const RowScore& of) {
                        {"measured", measured_json(of.row)},
                        {"time_error", optional_json(of.time_error)},
                        {"memory_error", optional_json(of.memory_error)},
-                       {"null_model_time_error", optional_json(of.null_model_time_error)}});
+                       {"null_model_time_error", optional_json(of.null_model_time_error)},
+                       {"left_out_time_error", optional_json(of.left_out_time_error)}});
 }
 
 Json summary_json(const ErrorSummary& of) {
@@ -63,6 +64,7 @@ Json group_json(const GroupScore& of, const std::vector<std::string>& keys) {
   json.add("unsupported", size_json(of.n_unsupported));
   json.add("time", summary_json(of.time));
   json.add("null_model_time", summary_json(of.null_model_time));
+  json.add("left_out_time", summary_json(of.left_out_time));
   json.add("memory", summary_json(of.memory));
   json.add("open_memory", size_json(of.n_open_memory));
   return json;

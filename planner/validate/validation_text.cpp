@@ -26,6 +26,7 @@ std::vector<std::string> group_cells(std::vector<std::string> cells, const Group
                                          unsigned_percent(of.time.p90_abs),
                                          bias(of.time),
                                          unsigned_percent(of.null_model_time.median_abs),
+                                         unsigned_percent(of.left_out_time.median_abs),
                                          count(of.memory.n),
                                          unsigned_percent(of.memory.median_abs),
                                          unsigned_percent(of.memory.p90_abs),
@@ -36,10 +37,11 @@ std::vector<std::string> group_cells(std::vector<std::string> cells, const Group
 }
 
 std::vector<Column> group_columns(std::vector<Column> columns) {
-  const std::vector<Column> rest = {{"priced"},          {"of"},          {"time rows"},
-                                    {"median", "%"},     {"p90", "%"},    {"bias", "%"},
-                                    {"null model", "%"}, {"memory rows"}, {"median", "%"},
-                                    {"p90", "%"},        {"bias", "%"},   {"open"}};
+  const std::vector<Column> rest = {
+      {"priced"},      {"of"},          {"time rows"},       {"median", "%"},
+      {"p90", "%"},    {"bias", "%"},   {"null model", "%"}, {"left out", "%"},
+      {"memory rows"}, {"median", "%"}, {"p90", "%"},        {"bias", "%"},
+      {"open"}};
   columns.insert(columns.end(), rest.begin(), rest.end());
   return columns;
 }

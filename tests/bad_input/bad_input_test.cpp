@@ -100,6 +100,14 @@ TEST(BadInput, PartsOfAModelThatAreNotModelledAreRefusedByName) {
                                             testing::HasSubstr("not supported: sliding windows")));
 }
 
+TEST(BadInput, WhatMptCanHaveAndIsNotModelledIsRefusedByName) {
+  EXPECT_THAT(model_problems("mpt_biases.json"),
+              testing::UnorderedElementsAre(
+                  "3:14: error: not supported: biases of products and norms",
+                  "3:46: error: not supported: norms of query and key",
+                  "3:65: error: not supported: keys and values that heads share"));
+}
+
 std::vector<std::string> published_problems(const std::string& name) {
   try {
     read_published(std::vector<std::filesystem::path>{folder / name});

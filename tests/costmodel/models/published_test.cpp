@@ -33,6 +33,18 @@ TEST(PublishedModels, ExpertsSpreadOverRanksAreStillAllThere) {
   }
 }
 
+TEST(Mpt, HasLearnedPositionsUnlessItHasAlibi) {
+  ModelConfig config =
+      read<ModelConfig>(read_json(std::filesystem::path(XT_MODELS) / "mpt_7b.json"));
+  Architecture& model = config.architecture;
+  EXPECT_EQ(model.position, Position::biased);
+  EXPECT_TRUE(model.has_layer_norm && !model.has_gated_ffn && model.tie_word_embeddings);
+  const std::int64_t before = count_parameters(build_decoder(model, {.tokens = 8}), 1);
+  model.position = Position::learned;
+  EXPECT_EQ(count_parameters(build_decoder(model, {.tokens = 8}), 1),
+            before + model.max_position_embeddings * model.hidden_size);
+}
+
 TEST(RecomputedOps, LeaveOutWhatTheBackwardDoesNotRead) {
   const ModelConfig config =
       read<ModelConfig>(read_json(std::filesystem::path(XT_MODELS) / "tiny_moe.json"));

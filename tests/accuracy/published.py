@@ -1,0 +1,61 @@
+"""What xt-plan validate says of tests/published: the summary that is committed, and README's rows of it."""
+
+import json
+import pathlib
+import subprocess
+
+ROWS = pathlib.Path(__file__).resolve().parents[1] / "published"
+LEAST_ROWS = 5  # of a stratum that README shows
+BEGIN, END = "<!-- published -->\n", "<!-- end of published -->\n"
+HEADER = ("| machine, framework, model | rows of time | median error | bias | null model | left out | rows of memory | median error |\n"
+          "| --- | --- | --- | --- | --- | --- | --- | --- |\n")
+
+
+def rounded(value):
+    if isinstance(value, float):
+        return round(value, 3)
+    if isinstance(value, dict):
+        return {key: rounded(item) for key, item in value.items()}
+    return [rounded(item) for item in value] if isinstance(value, list) else value
+
+
+def summary(xt_plan):
+    done = subprocess.run([xt_plan, "validate", ROWS / "published.json", "--json"], text=True, capture_output=True,
+                          check=True)
+    told = json.loads(done.stdout)
+    return rounded({key: told[key] for key in ("total", "strata", "sources", "unsupported", "oom")})
+
+
+def is_like(now, before):
+    """Equal but for the last digit, in which mathematical libraries may differ."""
+    if isinstance(now, float) or isinstance(before, float):
+        return now is not None and before is not None and abs(now - before) < 0.002
+    if isinstance(now, dict):
+        return isinstance(before, dict) and now.keys() == before.keys() and all(
+            is_like(now[key], before[key]) for key in now)
+    if isinstance(now, list):
+        return isinstance(before, list) and len(now) == len(before) and all(map(is_like, now, before))
+    return now == before
+
+
+def percent(value):
+    return "" if value is None else f"{100 * value:.0f} %"
+
+
+def signed(value):
+    return "" if value is None else f"{100 * value:+.0f} %"
+
+
+def readme_rows(result):
+    """Lines of README's table: strata with enough rows of time, and all rows together."""
+    lines = []
+    for of in result["strata"] + [result["total"] | {"machine": "all", "framework_family": "", "kind": ""}]:
+        time, memory = of["time"], of["memory"]
+        if time["rows"] < LEAST_ROWS:
+            continue
+        name = " ".join(filter(None, (of["machine"], of["framework_family"], of["kind"])))
+        lines.append(f"| {name} | {time['rows']} | {percent(time['median_abs_error'])} | {signed(time['bias'])} | "
+                     f"{percent(of['null_model_time']['median_abs_error'])} | "
+                     f"{percent(of['left_out_time']['median_abs_error'])} | {memory['rows'] or ''} | "
+                     f"{percent(memory['median_abs_error'])} |")
+    return lines

@@ -149,7 +149,8 @@ void ModelConfig::check_attention(Reader& reader, const Family& family) {
     refuse("use_qk_norm", other_norm, "norms of query and key other than the family's");
     refuse(bias, attention_bias_.value_or(false), "biases of the projections");
   }
-  const double part = partial_rotary_factor_.value_or(1);
+  constexpr double part_of_glm = 0.5;
+  const double part = partial_rotary_factor_.value_or(a.model_type == "glm4_moe" ? part_of_glm : 1);
   const auto turned = static_cast<std::int64_t>(part * static_cast<double>(a.head_dim));
   refuse("partial_rotary_factor", part != 1 && (family.is_executed || family.has_mla),
          "rotary angles of a part of a head");

@@ -210,6 +210,25 @@ TEST(FamilyLaws, ParametersOfTheGraphEqualTheClosedForm) {
   });
 }
 
+TEST(FamilyLaws, AWindowOnlyTakesAwayAndNothingOfSamplesThatFitIt) {
+  for_each_case(20, [](const Case& drawn) {
+    if (drawn.model.sliding_window == 0) return;
+    Case whole = drawn;
+    whole.model.sliding_window = 0;
+    const Schedule a = drawn.schedule(), b = whole.schedule();
+    const double with = model_flops(a, assumed_bindings(a)).value;
+    const double without = model_flops(b, assumed_bindings(b)).value;
+    const bool fits = drawn.strategy.sample_length <= drawn.model.sliding_window;
+    if (fits) {
+      EXPECT_DOUBLE_EQ(with, without) << drawn.text();
+    } else {
+      EXPECT_LE(with, without) << drawn.text();
+    }
+    EXPECT_EQ(memory_peak(a, assumed_bindings(a), Space::host).peak,
+              memory_peak(b, assumed_bindings(b), Space::host).peak);
+  });
+}
+
 TEST(FamilyLaws, BackwardProductsTakeTwiceTheFlopsOfForwardOnes) {
   for_each_case(20, [](const Case& drawn) {
     const Schedule schedule = drawn.schedule();

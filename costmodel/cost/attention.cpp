@@ -6,6 +6,13 @@
 
 namespace xt {
 
+double scored_pairs_twice(const Work& work, const Bindings& bindings) {
+  const auto extent = [&](std::size_t i) { return static_cast<double>(work.extent(i, bindings)); };
+  const double tokens = extent(0), squares = extent(4), reach = extent(5);
+  if (squares <= reach * tokens) return squares;
+  return tokens * (2 * reach - reach * reach * tokens / squares);
+}
+
 /// Query, key, value and output once; backward reads them and the output's gradient and writes
 /// three gradients.
 ///
@@ -21,15 +28,18 @@ double attention_bytes(const Work& work, const Bindings& bindings) {
   return times * rows * extent(3) * static_cast<double>(width(work.dtype));
 }
 
-/// Flops of the causal half / (peak · length(Σs²/T) · head_size(D)).
+/// Flops of the causal half / (peak · length(Σs²/T) · head_size(D)), where Σs² is what a window
+/// leaves of it.
 ///
-/// Assumes: documents of a pack act like equal ones of the mean attended length
+/// Assumes: documents of a pack act like equal ones of the mean attended length, and attention
+///          within a window like that of documents which score as many pairs
 /// Source:  the rates that kernel authors print, which count the causal half; see each profile
 Demand attention_demand(const Pricing& pricing) {
   const bool backward = pricing.work.kernel == Kernel::attention_backward;
   const AttentionEfficiency& curves =
       backward ? pricing.profile.attention_backward : pricing.profile.attention;
-  const double mean_length = pricing.extent(4) / std::max(1.0, pricing.extent(0));
+  const double mean_length =
+      scored_pairs_twice(pricing.work, pricing.bindings) / std::max(1.0, pricing.extent(0));
   const double efficiency =
       curves.length.curve.at(mean_length) * curves.head_size.curve.at(pricing.extent(3));
   const auto own = measured_efficiency(pricing);

@@ -54,6 +54,14 @@ Demand copy_demand(const Pricing& pricing);
 double matmul_bytes(const Work& work, const Bindings& bindings);
 /// Bytes of the operands of grouped matrix products.
 double grouped_matmul_bytes(const Work& work, const Bindings& bindings);
+/// Twice the pairs of query and key that causal attention scores: Σs², less where a window w hides
+/// what lies farther back.
+///
+///   T · (2w − w²/s̄),  s̄ = Σs²/T,  where s̄ > w
+///
+/// Assumes: samples are as long as a token's own is in the mean; unequal ones score fewer
+/// Source:  derived: a sample of s > w tokens scores w²/2 pairs in its first w and w for each other
+double scored_pairs_twice(const Work& work, const Bindings& bindings);
 /// Bytes of the operands of attention.
 double attention_bytes(const Work& work, const Bindings& bindings);
 /// Bytes of the operands of a kernel that computes little per byte.

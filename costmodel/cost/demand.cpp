@@ -51,7 +51,8 @@ double axis_value(const Pricing& pricing, std::string_view axis) {
     return static_cast<double>(memory_traffic(pricing.work, pricing.bindings).value);
   if (axis == "flops") return hardware_flops(pricing.work, pricing.bindings).value;
   if (axis == "rows_per_expert") return pricing.extent(0) / std::max(1.0, pricing.extent(3));
-  if (axis == "mean_length") return pricing.extent(4) / std::max(1.0, pricing.extent(0));
+  if (axis == "mean_length")
+    return scored_pairs_twice(pricing.work, pricing.bindings) / std::max(1.0, pricing.extent(0));
   const auto position = extent_position(pricing.work.kernel, axis);
   XT_CHECK(position, axis, name(pricing.work.kernel));
   return pricing.extent(*position);
@@ -95,7 +96,7 @@ Flops hardware_flops(const Work& work, const Bindings& bindings) {
     return Flops(2 * extent(0) * extent(1) * extent(2));
   if (of != KernelClass::attention) return Flops(0);
   const double products = work.kernel == Kernel::attention_backward ? 5 : 2;
-  return Flops(products * extent(1) * extent(3) * extent(4));
+  return Flops(products * extent(1) * extent(3) * scored_pairs_twice(work, bindings));
 }
 
 Bytes memory_traffic(const Work& work, const Bindings& bindings) {

@@ -5,8 +5,9 @@
 // in the project knows how many there are.
 //
 // Legend of extents: T tokens, E model width, V vocabulary, H query heads, K key/value heads,
-// D head size, S tokens of keys, sp ranks that share a sequence by heads, F ffn width, X experts,
-// k experts per token, R routed rows, C tokens of a loss chunk.
+// D head size, S tokens of keys, reach of how many keys a query sees at most: the longest sample,
+// or a window, sp ranks that share a sequence by heads, F ffn width, X experts, k experts per
+// token, R routed rows, C tokens of a loss chunk.
 
 #include <array>
 #include <cstdint>
@@ -115,8 +116,8 @@ inline constexpr std::array<KernelRow, 56> kernel_rows = {{
     {Kernel::rope_table, "rope_table", KernelClass::memory_bound, "positions[T]", "table[T,D]", "T D"},
     {Kernel::rope, "rope", KernelClass::memory_bound, "table[T,D]", "x[T,H,D]!", "T H D"},
     {Kernel::rope_backward, "rope_backward", KernelClass::memory_bound, "table[T,D]", "dx[T,H,D]!", "T H D"},
-    {Kernel::attention, "attention", KernelClass::attention, "q[T,H,D] k[S,K,D] v[S,K,D] boundaries", "o[T,H,D] lse[T,H]", "T H K D sum_squared_lengths longest_sample S"},
-    {Kernel::attention_backward, "attention_backward", KernelClass::attention, "do[T,H,D] q[T,H,D] k[S,K,D] v[S,K,D] o[T,H,D] lse[T,H] boundaries", "dq[T,H,D] dk[S,K,D] dv[S,K,D]", "T H K D sum_squared_lengths longest_sample S"},
+    {Kernel::attention, "attention", KernelClass::attention, "q[T,H,D] k[S,K,D] v[S,K,D] boundaries", "o[T,H,D] lse[T,H]", "T H K D sum_squared_lengths reach S"},
+    {Kernel::attention_backward, "attention_backward", KernelClass::attention, "do[T,H,D] q[T,H,D] k[S,K,D] v[S,K,D] o[T,H,D] lse[T,H] boundaries", "dq[T,H,D] dk[S,K,D] dv[S,K,D]", "T H K D sum_squared_lengths reach S"},
     {Kernel::add, "add", KernelClass::memory_bound, "x", "y!", "elements"},
     {Kernel::sum, "sum", KernelClass::memory_bound, "x y", "z", "elements"},
     {Kernel::swiglu, "swiglu", KernelClass::memory_bound, "gate_up[T,2F]", "act[T,F]", "T F"},

@@ -26,9 +26,17 @@ struct Architecture {
   double rope_theta = 1e6;
   bool tie_word_embeddings = false;
   bool has_qk_norm = false;
-  bool has_layer_norm = false;  ///< without biases; else RMSNorm
-  bool has_gated_ffn = true;    ///< SwiGLU; else GELU between two products
+  bool has_wide_qk_norm = false;     ///< these norms are over all heads together
+  bool has_qkv_bias = false;         ///< of query, key and value
+  bool has_bias_everywhere = false;  ///< of attention's output, router and experts too
+  bool has_sinks = false;            ///< a logit of each head that attends to nothing
+  bool has_norms_behind = false;     ///< of attention and ffn, none before
+  bool has_layer_norm = false;       ///< without biases; else RMSNorm
+  bool has_gated_ffn = true;         ///< SwiGLU; else GELU between two products
   Position position = Position::rotary;
+  std::int64_t rotary_size = 0;              ///< part of a head with angles; 0: all of it
+  std::int64_t sliding_window = 0;           ///< tokens that windowed layers see; 0: all
+  std::int64_t full_attention_every = 0;     ///< of so many layers, the last one sees all tokens
   std::int64_t max_position_embeddings = 0;  ///< rows of the table of learned positions
 
   std::int64_t num_experts = 0;  ///< 0 in a dense model
@@ -50,6 +58,16 @@ struct Architecture {
 
   /// Whether decoder layer `layer` routes its tokens to experts.
   bool is_sparse(std::int64_t layer) const;
+  /// Whether attention of layer `layer` sees no farther than the window.
+  bool is_windowed(std::int64_t layer) const {
+    return sliding_window > 0 &&
+           (full_attention_every == 0 || (layer + 1) % full_attention_every != 0);
+  }
+  /// The part of a head that rotary angles turn.
+  std::int64_t turned_size() const {
+    if (has_mla()) return qk_rope_head_dim;
+    return rotary_size > 0 ? rotary_size : head_dim;
+  }
   bool is_moe() const { return num_experts > 0; }
   bool has_mla() const { return kv_lora_rank > 0; }
   /// Attention flops that count for MFU over those executed: values of latent attention are padded

@@ -1,5 +1,6 @@
-// Source: Hugging Face transformers, modeling_qwen3.py; Ainslie et al. 2023, "GQA", arXiv
-// 2305.13245
+// Source: Hugging Face transformers, modeling_qwen3.py, modeling_qwen2.py for biases,
+// modeling_gpt_oss.py for sinks, modeling_olmo3.py for norms behind; Ainslie et al. 2023, "GQA",
+// arXiv 2305.13245
 
 #include <fmt/format.h>
 
@@ -31,15 +32,19 @@ AttentionHalf::AttentionHalf(BlockWriter& write, const Architecture& model,
       width_(width(options.dtype)),
       has_rope_(model.position == Position::rotary),
       repeats_keys_(options.repeats_key_heads && sp_ == 1 && K_ < H_),
+      model_(model),
       options_(options),
       norm_(norm_of(model)),
+      norm_behind_(write, model, options, "post_attention_layernorm.weight"),
       v_(values) {
-  if (has_rope_) table_ = write.value({T_, D_, 1}, ValueRole::rope_table);
+  if (has_rope_) table_ = write.value({T_, model.turned_size(), 1}, ValueRole::rope_table);
   boundaries_ = write.value({key_tokens() + 1, 1, 1}, ValueRole::boundaries);
-  const GraphParameter input_norm =
-      write.parameter({E_, 1, 1}, false, {vector_piece("input_layernorm.weight", E_)});
-  input_norm_ = input_norm.value;
-  input_norm_gradient_ = input_norm.gradient;
+  if (!model.has_norms_behind) {
+    const GraphParameter input_norm =
+        write.parameter({E_, 1, 1}, false, {vector_piece("input_layernorm.weight", E_)});
+    input_norm_ = input_norm.value;
+    input_norm_gradient_ = input_norm.gradient;
+  }
   q_ = projection("q", H_, model.has_qk_norm);
   k_ = projection("k", K_, model.has_qk_norm);
   value_ = projection("v", K_, false);
@@ -47,6 +52,10 @@ AttentionHalf::AttentionHalf(BlockWriter& write, const Architecture& model,
       {E_, H_ * D_, 1}, {{"self_attn.o_proj.weight", {E_, H_ * D_, 1}, 2, -1, 0}});
   wo_ = wo.value;
   wo_gradient_ = wo.gradient;
+  if (model.has_qkv_bias && model.has_bias_everywhere)
+    wo_bias_gradient_ = bias_parameter(write, "self_attn.o_proj.bias", E_, false);
+  if (model.has_sinks) sinks_gradient_ = bias_parameter(write, "self_attn.sinks", H_, true);
+  if (model.has_norms_behind) return;
   const GraphParameter post_norm =
       write.parameter({E_, 1, 1}, false, {vector_piece("post_attention_layernorm.weight", E_)});
   post_norm_ = post_norm.value;
@@ -63,15 +72,20 @@ AttentionHalf::Projection AttentionHalf::projection(std::string_view letter, std
       {{fmt::format("self_attn.{}_proj.weight", letter), {heads * D_, E_, 1}, 2, -1, 0}});
   p.weight = weight.value;
   p.gradient = weight.gradient;
+  if (model_.has_qkv_bias)
+    p.bias_gradient =
+        bias_parameter(write_, fmt::format("self_attn.{}_proj.bias", letter), heads * D_, true);
   p.raw = write_.value({T_, heads, D_});
   p.d_raw = write_.value({T_, heads, D_});
   if (!has_norm) return p;
+  p.norm_size = model_.has_wide_qk_norm ? heads * D_ : D_;
   const GraphParameter norm = write_.parameter(
-      {D_, 1, 1}, false, {vector_piece(fmt::format("self_attn.{}_norm.weight", letter), D_)});
+      {p.norm_size, 1, 1}, false,
+      {vector_piece(fmt::format("self_attn.{}_norm.weight", letter), p.norm_size)});
   p.norm = norm.value;
   p.norm_gradient = norm.gradient;
   p.normed = write_.value({T_, heads, D_});
-  p.rstd = write_.value({T_ * heads, 1, 1}, DType::fp32);
+  p.rstd = write_.value({norm_rows(p), 1, 1}, DType::fp32);
   p.d_normed = write_.value({T_, heads, D_});
   return p;
 }
@@ -79,41 +93,58 @@ AttentionHalf::Projection AttentionHalf::projection(std::string_view letter, std
 void AttentionHalf::project(const Projection& p, std::string_view part) {
   write_.forward(Kernel::matmul, part, {T_, p.heads * D_, E_}, {seen_h_, p.weight}, {p.raw});
   if (p.has_norm)
-    write_.forward(Kernel::rms_norm, part, {T_ * p.heads, D_}, {p.raw, p.norm}, {p.normed, p.rstd});
+    write_.forward(Kernel::rms_norm, part, {norm_rows(p), p.norm_size}, {p.raw, p.norm},
+                   {p.normed, p.rstd});
+}
+
+// The input of the projections.
+void AttentionHalf::norm_input() {
+  h_ = v_.x;
+  if (model_.has_norms_behind) return;
+  input_rstd_ = write_.value({R_, norm_.moments, 1}, DType::fp32);
+  h_ = write_.value({R_, E_, 1});
+  write_.forward(norm_.forward, "input_norm", {R_, E_}, {v_.x, input_norm_}, {h_, input_rstd_});
+}
+
+// The input of the ffn.
+void AttentionHalf::norm_output() {
+  v_.normed = v_.attended;
+  if (model_.has_norms_behind) return;
+  post_rstd_ = write_.value({R_, norm_.moments, 1}, DType::fp32);
+  v_.normed = write_.value({R_, E_, 1});
+  write_.forward(norm_.forward, "post_norm", {R_, E_}, {v_.attended, post_norm_},
+                 {v_.normed, post_rstd_});
 }
 
 void AttentionHalf::forward() {
-  input_rstd_ = write_.value({R_, norm_.moments, 1}, DType::fp32);
-  h_ = write_.value({R_, E_, 1});
+  norm_input();
   o_ = write_.value({T_, H_, D_});
   lse_ = write_.value({all_tokens(), query_heads(), 1}, DType::fp32);
   v_.attended = write_.value({R_, E_, 1});
-  post_rstd_ = write_.value({R_, norm_.moments, 1}, DType::fp32);
-  v_.normed = write_.value({R_, E_, 1});
-
-  write_.forward(norm_.forward, "input_norm", {R_, E_}, {v_.x, input_norm_}, {h_, input_rstd_});
   seen_h_ = ranks_.whole(Pass::forward, "q_proj", h_);
   project(q_, "q_proj");
   project(k_, "k_proj");
   project(value_, "v_proj");
   if (has_rope_) {
-    write_.forward(Kernel::rope, "rope", {T_, H_, D_}, {table_}, {normalised(q_)});
-    write_.forward(Kernel::rope, "rope", {T_, K_, D_}, {table_}, {normalised(k_)});
+    const std::int64_t turned = model_.turned_size();
+    write_.forward(Kernel::rope, "rope", {T_, H_, turned}, {table_}, {normalised(q_)});
+    write_.forward(Kernel::rope, "rope", {T_, K_, turned}, {table_}, {normalised(k_)});
   }
   attend();
   const ValueId branch = residual_branch(write_, options_, R_, E_, v_.attended);
-  const ValueId partial = ranks_.partial(branch);
+  const ValueId sum = norm_behind_.input(branch);
+  const ValueId partial = ranks_.partial(sum);
   write_.forward(Kernel::matmul, "o_proj", {T_, E_, H_ * D_}, {o_, wo_}, {partial});
-  ranks_.add_up(Pass::forward, "o_proj", partial, branch);
+  ranks_.add_up(Pass::forward, "o_proj", partial, sum);
+  norm_behind_.forward("post_norm", branch);
   write_residual(write_, R_ * E_, v_.x, branch, v_.attended);
-  write_.forward(norm_.forward, "post_norm", {R_, E_}, {v_.attended, post_norm_},
-                 {v_.normed, post_rstd_});
+  norm_output();
 }
 
 void AttentionHalf::input_backward(const Projection& p, std::string_view part, ValueId dh,
                                    bool is_first) {
   if (p.has_norm)
-    write_.backward(Kernel::rms_norm_backward, part, {T_ * p.heads, D_},
+    write_.backward(Kernel::rms_norm_backward, part, {norm_rows(p), p.norm_size},
                     {p.d_normed, p.raw, p.norm, p.rstd}, {p.d_raw, p.norm_gradient});
   write_.backward(is_first ? Kernel::matmul_input_backward : Kernel::matmul_input_backward_add,
                   part, {T_, p.heads * D_, E_}, {p.d_raw, p.weight}, {dh});
@@ -122,6 +153,8 @@ void AttentionHalf::input_backward(const Projection& p, std::string_view part, V
 void AttentionHalf::weight_backward(const Projection& p, std::string_view part, ValueId h) {
   write_.backward(Kernel::matmul_weight_backward, part, {T_, p.heads * D_, E_}, {p.d_raw, h},
                   {p.gradient});
+  if (p.bias_gradient)
+    write_bias_backward(write_, options_, part, T_, p.heads * D_, p.d_raw, *p.bias_gradient);
 }
 
 // Where exchanges overlap, the input is gathered again behind the products for its gradient, which
@@ -143,30 +176,49 @@ void AttentionHalf::project_backward() {
   for (const Part& part : parts) weight_backward(part.of, part.name, h);
 }
 
+// The gradient of the branch's sum with the layer's input: what came through the ffn and beside it.
+ValueId AttentionHalf::output_backward() {
+  ValueId d_attended = v_.dnormed;
+  if (!model_.has_norms_behind) {
+    d_attended = write_.value({R_, E_, 1});
+    write_.backward(norm_.backward, "post_norm", {R_, E_},
+                    {v_.dnormed, v_.attended, post_norm_, post_rstd_},
+                    {d_attended, post_norm_gradient_});
+  }
+  write_.backward(Kernel::add, "residual", {R_ * E_}, {v_.dy}, {d_attended});
+  return d_attended;
+}
+
 // On entry v_.dnormed is the gradient of the ffn's input; the layer's own gradient is left in the
 // value with role input_gradient.
 void AttentionHalf::backward() {
-  const ValueId d_attended = write_.value({R_, E_, 1});
-  write_.backward(norm_.backward, "post_norm", {R_, E_},
-                  {v_.dnormed, v_.attended, post_norm_, post_rstd_},
-                  {d_attended, post_norm_gradient_});
-  write_.backward(Kernel::add, "residual", {R_ * E_}, {v_.dy}, {d_attended});
+  const ValueId d_attended = output_backward();
+  const ValueId d_sum = norm_behind_.backward("post_norm", d_attended);
   const ValueId d_o = write_.value({T_, H_, D_});
-  const ValueId d_seen = ranks_.whole(Pass::backward, "o_proj", d_attended);
+  const ValueId d_seen = ranks_.whole(Pass::backward, "o_proj", d_sum);
   write_.backward(Kernel::matmul_input_backward, "o_proj", {T_, E_, H_ * D_}, {d_seen, wo_}, {d_o});
   write_.backward(Kernel::matmul_weight_backward, "o_proj", {T_, E_, H_ * D_}, {d_seen, o_},
                   {wo_gradient_});
+  if (wo_bias_gradient_)
+    write_bias_backward(write_, options_, "o_proj", T_, E_, d_seen, *wo_bias_gradient_);
   attend_backward(d_o);
+  // Out of the logarithm of a row's sum, and of the output against its gradient.
+  if (sinks_gradient_)
+    write_.backward(Kernel::cast, "attention", {T_ * H_, 2 * width(DType::fp32)}, {lse_},
+                    {*sinks_gradient_});
   if (has_rope_) {
-    write_.backward(Kernel::rope_backward, "rope", {T_, H_, D_}, {table_}, {gradient(q_)});
-    write_.backward(Kernel::rope_backward, "rope", {T_, K_, D_}, {table_}, {gradient(k_)});
+    const std::int64_t turned = model_.turned_size();
+    write_.backward(Kernel::rope_backward, "rope", {T_, H_, turned}, {table_}, {gradient(q_)});
+    write_.backward(Kernel::rope_backward, "rope", {T_, K_, turned}, {table_}, {gradient(k_)});
   }
-  v_.dnormed = write_.value({R_, E_, 1});
+  const auto dx = [&] { return write_.value({R_, E_, 1}, ValueRole::input_gradient); };
+  v_.dnormed = model_.has_norms_behind ? dx() : write_.value({R_, E_, 1});
   project_backward();
-  const ValueId dx = write_.value({R_, E_, 1}, ValueRole::input_gradient);
-  write_.backward(norm_.backward, "input_norm", {R_, E_},
-                  {v_.dnormed, v_.x, input_norm_, input_rstd_}, {dx, input_norm_gradient_});
-  write_.backward(Kernel::add, "residual", {R_ * E_}, {d_attended}, {dx});
+  const ValueId d_input = model_.has_norms_behind ? v_.dnormed : dx();
+  if (!model_.has_norms_behind)
+    write_.backward(norm_.backward, "input_norm", {R_, E_},
+                    {v_.dnormed, v_.x, input_norm_, input_rstd_}, {d_input, input_norm_gradient_});
+  write_.backward(Kernel::add, "residual", {R_ * E_}, {d_attended}, {d_input});
 }
 
 }  // namespace xt

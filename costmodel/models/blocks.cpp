@@ -32,6 +32,46 @@ NormKernels norm_of(const Architecture& model) {
   return {Kernel::layer_norm, Kernel::layer_norm_backward, 2};
 }
 
+NormBehind::NormBehind(BlockWriter& write, const Architecture& model, const GraphOptions& options,
+                       std::string name)
+    : write_(write), tokens_(options.residual_tokens()), width_(model.hidden_size) {
+  if (!model.has_norms_behind) return;
+  const GraphParameter weight =
+      write.parameter({width_, 1, 1}, false, {{std::move(name), {width_, 1, 1}, 1, -1, 0}});
+  weight_ = weight.value;
+  gradient_ = weight.gradient;
+}
+
+ValueId NormBehind::input(ValueId branch) {
+  x_ = weight_ ? write_.value({tokens_, width_, 1}) : branch;
+  return x_;
+}
+
+void NormBehind::forward(std::string_view part, ValueId branch) {
+  if (!weight_) return;
+  rstd_ = write_.value({tokens_, 1, 1}, DType::fp32);
+  write_.forward(Kernel::rms_norm, part, {tokens_, width_}, {x_, *weight_}, {branch, rstd_});
+}
+
+ValueId NormBehind::backward(std::string_view part, ValueId d_branch) {
+  if (!weight_) return d_branch;
+  const ValueId dx = write_.value({tokens_, width_, 1});
+  write_.backward(Kernel::rms_norm_backward, part, {tokens_, width_},
+                  {d_branch, x_, *weight_, rstd_}, {dx, gradient_});
+  return dx;
+}
+
+ValueId bias_parameter(BlockWriter& write, std::string name, std::int64_t n, bool is_split) {
+  std::vector<Piece> pieces = {{std::move(name), {n, 1, 1}, 1, -1, 0}};
+  return is_split ? write.part_of_parameter({n, 1, 1}, std::move(pieces)).gradient
+                  : write.parameter({n, 1, 1}, false, std::move(pieces)).gradient;
+}
+
+void write_bias_backward(BlockWriter& write, const GraphOptions& options, std::string_view part,
+                         Extent rows, std::int64_t n, ValueId dy, ValueId gradient) {
+  write.backward(Kernel::cast, part, {rows, n * width(options.dtype)}, {dy}, {gradient});
+}
+
 ValueId residual_branch(BlockWriter& write, const GraphOptions& options, std::int64_t tokens,
                         std::int64_t width, ValueId sum) {
   return options.is_compiled ? sum : write.value({tokens, width, 1});

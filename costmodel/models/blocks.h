@@ -13,15 +13,24 @@
 
 namespace xt {
 
-/// A decoder layer with a routed (`is_sparse`) or a dense ffn.
+/// A decoder layer with a routed (`is_sparse`) or a dense ffn; attention sees no farther than a
+/// window where `model` has one.
 ///
 /// Shapes:  legend in ir/kernel.h
+/// Assumes: norms stand before a routed ffn
 /// Source:  Hugging Face transformers, modeling_qwen3.py and modeling_qwen3_moe.py
 Block decoder_block(OpGraph& graph, const Architecture& model, const GraphOptions& options,
                     bool is_sparse);
 
 /// The norm of `model`.
 NormKernels norm_of(const Architecture& model);
+
+/// A bias of `n` numbers, of which tensor parallel ranks have a part each where it `is_split`; the
+/// forward pass adds it where its product is written. What its gradient goes to.
+ValueId bias_parameter(BlockWriter& write, std::string name, std::int64_t n, bool is_split);
+/// Sums `dy`, of `n` a row, over its rows.
+void write_bias_backward(BlockWriter& write, const GraphOptions& options, std::string_view part,
+                         Extent rows, std::int64_t n, ValueId dy, ValueId gradient);
 
 /// The tensor that a residual branch ends in, before it is added to what it branched off: `sum`
 /// itself, or one of its own where the engine runs op by op.
@@ -41,6 +50,26 @@ struct LayerValues {
   ValueId dnormed;   ///< gradient of the ffn's input
 };
 
+/// The norm behind a branch, before it is added, in models that have theirs there; else nothing.
+///
+/// Source:  OLMo 2 technical report 2025, arXiv 2501.00656, section 3.2
+class NormBehind {
+ public:
+  NormBehind(BlockWriter& write, const Architecture& model, const GraphOptions& options,
+             std::string name);
+  /// Where a branch is written that ends up in `branch`.
+  ValueId input(ValueId branch);
+  void forward(std::string_view part, ValueId branch);
+  /// The gradient of what input() gave.
+  ValueId backward(std::string_view part, ValueId d_branch);
+
+ private:
+  BlockWriter& write_;
+  std::int64_t tokens_, width_;
+  std::optional<ValueId> weight_;
+  ValueId gradient_{}, x_{}, rstd_{};
+};
+
 /// Writes forward and backward of the attention half, residual and norms included; attention of a
 /// pack that several ranks share is in shared_attention.cpp.
 class AttentionHalf {
@@ -53,14 +82,20 @@ class AttentionHalf {
  private:
   struct Projection {
     ValueId weight, gradient, raw, normed, rstd, norm, norm_gradient, d_normed, d_raw;
-    std::int64_t heads;
+    std::int64_t heads, norm_size;
     bool has_norm;
+    std::optional<ValueId> bias_gradient;
   };
   Projection projection(std::string_view letter, std::int64_t heads, bool has_norm);
+  std::int64_t norm_rows(const Projection& p) const { return T_ * p.heads * D_ / p.norm_size; }
   void project(const Projection& p, std::string_view part);
   void input_backward(const Projection& p, std::string_view part, ValueId dh, bool is_first);
   void weight_backward(const Projection& p, std::string_view part, ValueId h);
   void project_backward();
+  void norm_input();
+  void norm_output();
+  ValueId output_backward();
+  Extent reach() const;
   ValueId normalised(const Projection& p) const { return p.has_norm ? p.normed : p.raw; }
   ValueId gradient(const Projection& p) const { return p.has_norm ? p.d_normed : p.d_raw; }
 
@@ -98,14 +133,17 @@ class AttentionHalf {
   DType dtype_;
   std::int64_t width_;
   bool has_rope_, repeats_keys_;
+  const Architecture& model_;
   const GraphOptions& options_;
   NormKernels norm_;
+  NormBehind norm_behind_;
   LayerValues& v_;
   Operands seen_{};
   ValueId seen_o_{};
   ValueId table_{}, boundaries_{}, input_norm_{}, input_norm_gradient_{}, input_rstd_{}, h_{},
       seen_h_{}, o_{}, lse_{}, wo_{}, wo_gradient_{}, post_norm_{}, post_norm_gradient_{},
       post_rstd_{};
+  std::optional<ValueId> wo_bias_gradient_, sinks_gradient_;
   Projection q_{}, k_{}, value_{};
 };
 
@@ -182,6 +220,7 @@ class DenseHalf {
   std::int64_t T_, R_, E_, F_;
   const GraphOptions& options_;
   bool is_gated_;
+  NormBehind norm_behind_;
   LayerValues& v_;
   std::vector<Linear> first_;  ///< gate and up, or both as one, or the only one
   Linear down_{};
@@ -214,6 +253,7 @@ class RoutedHalf {
   void shared_backward();
   void shared_input_backward(ValueId d_gate_up);
   void weight_gradients();
+  void add_biases(std::int64_t local);
   Extent rows() const;
   void combine_copies();
   void finish_combine();
@@ -240,6 +280,8 @@ class RoutedHalf {
       shared_down_gradient_{}, shared_gate_up_{}, shared_act_{}, shared_out_{}, weights_{},
       indices_{}, order_{}, counts_{}, received_counts_{}, received_weights_{}, expert_input_{},
       gate_up_{}, act_{}, returned_{}, d_weights_{}, d_out_{}, d_gate_up_{};
+  bool has_biases_;
+  ValueId router_bias_gradient_{}, gate_up_bias_gradient_{}, down_bias_gradient_{};
 };
 
 }  // namespace xt

@@ -1,5 +1,4 @@
-// Source: Hugging Face transformers, configuration_qwen3.py, configuration_qwen3_moe.py and
-// configuration_deepseek_v3.py
+// Source: Hugging Face transformers, configuration_*.py of each family
 
 #include "costmodel/models/config.h"
 
@@ -13,21 +12,66 @@
 namespace xt {
 namespace {
 
-// Columns: norms of query and key, experts, latent attention, LayerNorm and two products, positions
-// as in GPT, executed.
-constexpr std::array<Family, 7> rows = {{
-    {"qwen3", "dense decoder with grouped query attention and norms of query and key", true, false,
-     false, false, false, true},
-    {"qwen3_moe", "the same with a routed ffn", true, true, false, false, false, true},
-    {"llama", "dense decoder with grouped query attention", false, false, false, false, false,
-     false},
-    {"nemotron", "the same with LayerNorm and squared ReLU between two products", false, false,
-     false, true, false, false},
-    {"mpt", "GPT style: LayerNorm, GELU, learned positions or ALiBi, no biases", false, false,
-     false, true, true, false},
-    {"deepseek_v3", "latent attention, routed and shared experts, leading dense layers", false,
-     true, true, false, false, false},
-    {"kimi_k2", "as deepseek_v3", false, true, true, false, false, false},
+constexpr std::array<Family, 13> rows = {{
+    {.model_type = "qwen3",
+     .summary = "dense decoder with grouped query attention and norms of query and key",
+     .has_qk_norm = true,
+     .is_executed = true},
+    {.model_type = "qwen3_moe",
+     .summary = "the same with a routed ffn",
+     .has_qk_norm = true,
+     .has_experts = true,
+     .is_executed = true},
+    {.model_type = "llama", .summary = "dense decoder with grouped query attention"},
+    {.model_type = "qwen2",
+     .summary = "the same with biases of query, key and value",
+     .has_qkv_bias = true},
+    {.model_type = "olmo3",
+     .summary = "norms behind attention and ffn, windows in three of four layers",
+     .has_qk_norm = true,
+     .has_norms_behind = true,
+     .full_attention_every = 4},
+    {.model_type = "nemotron",
+     .summary = "as llama with LayerNorm and squared ReLU between two products",
+     .has_layer_norm = true},
+    {.model_type = "mpt",
+     .summary = "GPT style: LayerNorm, GELU, learned positions or ALiBi, no biases",
+     .has_layer_norm = true,
+     .is_gpt = true},
+    {.model_type = "mixtral",
+     .summary = "as llama with a routed ffn",
+     .has_experts = true,
+     .has_experts_for_ffn = true},
+    {.model_type = "gpt_oss",
+     .summary = "routed, with biases, attention sinks and windows in every second layer",
+     .has_qkv_bias = true,
+     .chooses_norms_and_biases = true,
+     .has_bias_everywhere = true,
+     .has_sinks = true,
+     .full_attention_every = 2,
+     .has_experts = true,
+     .has_experts_for_ffn = true},
+    {.model_type = "glm4_moe",
+     .summary = "routed and shared experts, leading dense layers, rotary angles of half a head",
+     .chooses_norms_and_biases = true,
+     .has_experts = true,
+     .has_shared_experts = true},
+    {.model_type = "bailing_moe_v2",
+     .summary = "as glm4_moe",
+     .has_qk_norm = true,
+     .chooses_norms_and_biases = true,
+     .has_experts = true,
+     .has_shared_experts = true},
+    {.model_type = "deepseek_v3",
+     .summary = "latent attention, routed and shared experts, leading dense layers",
+     .has_experts = true,
+     .has_shared_experts = true,
+     .has_mla = true},
+    {.model_type = "kimi_k2",
+     .summary = "as deepseek_v3",
+     .has_experts = true,
+     .has_shared_experts = true,
+     .has_mla = true},
 }};
 
 }  // namespace
@@ -36,6 +80,11 @@ std::span<const Family> families() { return rows; }
 
 void Family::shape(Architecture& architecture) const {
   architecture.has_qk_norm = has_qk_norm;
+  architecture.has_qkv_bias = has_qkv_bias;
+  architecture.has_bias_everywhere = has_bias_everywhere;
+  architecture.has_sinks = has_sinks;
+  architecture.has_wide_qk_norm = architecture.has_norms_behind = has_norms_behind;
+  architecture.full_attention_every = full_attention_every;
   architecture.has_layer_norm = has_layer_norm;
   architecture.has_gated_ffn = !has_layer_norm;
 }
@@ -48,13 +97,17 @@ const Family& family_of(const Architecture& architecture) {
 
 void ModelConfig::check(Reader& reader) {
   Architecture& a = architecture;
-  if (n_routed_experts_) a.num_experts = *n_routed_experts_;
+  check_names(reader);
   a.head_dim = head_dim_.value_or(a.hidden_size / a.num_attention_heads);
   for (const Family& family : rows) {
     if (family.model_type != a.model_type) continue;
     family.shape(a);
+    if (family.has_experts_for_ffn && a.moe_intermediate_size == 0)
+      a.moe_intermediate_size = a.intermediate_size;
     if (family.is_gpt) check_mpt(reader);
     check_latent(reader, family);
+    check_attention(reader, family);
+    check_window(reader, family);
     if (family.has_experts && a.num_experts == 0)
       reader.problem("model_type", "a " + a.model_type + " model needs num_experts");
     if (!family.has_experts && a.num_experts > 0)
@@ -66,6 +119,67 @@ void ModelConfig::check(Reader& reader) {
                    fmt::format("head_dim is {}, rotary angles need an even size", a.head_dim));
   check_shapes(reader);
   check_variants(reader);
+}
+
+// What families have different names for.
+void ModelConfig::check_names(Reader& reader) {
+  Architecture& a = architecture;
+  if (n_routed_experts_) a.num_experts = *n_routed_experts_;
+  if (num_local_experts_) a.num_experts = *num_local_experts_;
+  if (num_shared_experts_) a.n_shared_experts = *num_shared_experts_;
+  if (use_qkv_bias_) attention_bias_ = use_qkv_bias_;
+  if (moe_shared_expert_intermediate_size_.value_or(a.moe_intermediate_size) !=
+      a.moe_intermediate_size)
+    reader.problem("moe_shared_expert_intermediate_size",
+                   "not supported: a shared expert of another width",
+                   fmt::format("moe_intermediate_size is {}", a.moe_intermediate_size));
+}
+
+void ModelConfig::check_attention(Reader& reader, const Family& family) {
+  Architecture& a = architecture;
+  const auto refuse = [&](std::string_view key, bool is_set, std::string_view what) {
+    if (is_set) reader.problem(key, fmt::format("not supported: {}", what));
+  };
+  if (family.chooses_norms_and_biases) {
+    a.has_qk_norm = use_qk_norm_.value_or(family.has_qk_norm);
+    a.has_qkv_bias = attention_bias_.value_or(family.has_qkv_bias);
+  } else {
+    const bool other_norm = use_qk_norm_.value_or(family.has_qk_norm) != family.has_qk_norm;
+    const std::string_view bias = use_qkv_bias_ ? "use_qkv_bias" : "attention_bias";
+    refuse("use_qk_norm", other_norm, "norms of query and key other than the family's");
+    refuse(bias, attention_bias_.value_or(false), "biases of the projections");
+  }
+  constexpr double part_of_glm = 0.5;
+  const double part = partial_rotary_factor_.value_or(a.model_type == "glm4_moe" ? part_of_glm : 1);
+  const auto turned = static_cast<std::int64_t>(part * static_cast<double>(a.head_dim));
+  refuse("partial_rotary_factor", part != 1 && (family.is_executed || family.has_mla),
+         "rotary angles of a part of a head");
+  if (part != 1) a.rotary_size = turned;
+  if (part != 1 && turned % 2 != 0)
+    reader.problem("partial_rotary_factor",
+                   fmt::format("angles of {} numbers of a head, they need an even size", turned));
+}
+
+// In families without windows by layer, use_sliding_window turns one on, or the length itself.
+void ModelConfig::check_window(Reader& reader, const Family& family) {
+  Architecture& a = architecture;
+  constexpr std::string_view within = "sliding_attention", full = "full_attention";
+  if (family.full_attention_every > 0) {
+    a.sliding_window = sliding_window_.value_or(0);
+    if (!sliding_window_)
+      reader.problem("model_type", "a " + a.model_type + " model needs sliding_window");
+  } else if (family.has_experts_for_ffn && sliding_window_) {
+    reader.problem("sliding_window", "not supported: sliding windows");
+  }
+  if (!layer_types_) return;
+  for (std::size_t layer = 0; layer < layer_types_->size(); ++layer) {
+    const std::string_view type = a.is_windowed(static_cast<std::int64_t>(layer)) ? within : full;
+    if ((*layer_types_)[layer] == type) continue;
+    reader.problem(fmt::format("layer_types[{}]", layer),
+                   fmt::format("not supported: `{}` in this layer", (*layer_types_)[layer]),
+                   fmt::format("a {} model has `{}`", a.model_type, type));
+    return;
+  }
 }
 
 void ModelConfig::check_latent(Reader& reader, const Family& family) {
@@ -143,13 +257,16 @@ void ModelConfig::check_variants(Reader& reader) const {
   if (hidden_act_ && *hidden_act_ != activation)
     reader.problem("hidden_act", fmt::format("not supported: activation `{}`", *hidden_act_),
                    fmt::format("a {} model has `{}`", architecture.model_type, activation));
-  refuse("attention_bias", attention_bias_.value_or(false), "biases of the projections");
   refuse("mlp_bias", mlp_bias_.value_or(false), "biases of the ffn");
   refuse("use_sliding_window", use_sliding_window_.value_or(false), "sliding windows");
   refuse("attention_dropout", attention_dropout_.value_or(0) > 0, "dropout of attention");
   // Scaling changes the angles, not what they cost: it matters to who executes.
   if (family_of(architecture).is_executed)
     refuse("rope_scaling", is_something(rope_scaling_), "scaled rotary angles");
+  if (num_nextn_predict_layers_.value_or(0) > 0)
+    reader.problem("num_nextn_predict_layers", "not supported: multi-token prediction",
+                   "0 prices a step without it");
+  refuse("vision_config", is_something(vision_config_), "a vision tower");
   refuse("quantization_config", is_something(quantization_config_), "quantized weights");
 }
 

@@ -17,12 +17,21 @@ namespace xt {
 struct Family {
   std::string_view model_type;
   std::string_view summary;
-  bool has_qk_norm;
-  bool has_experts;
-  bool has_mla;
-  bool has_layer_norm;  ///< and an ffn of two products
-  bool is_gpt;          ///< positions are learned or a bias of attention
-  bool is_executed;     ///< by xt-run
+  bool has_qk_norm = false;
+  bool has_qkv_bias = false;
+  bool chooses_norms_and_biases = false;  ///< of both the above, its files say themselves
+  bool has_bias_everywhere = false;       ///< of router and experts; of output where of query
+  bool has_sinks = false;
+  bool has_norms_behind = false;  ///< and norms of query and key over all heads together
+  std::int64_t full_attention_every =
+      0;  ///< layers of which the others have a window; 0: no window
+  bool has_experts = false;
+  bool has_experts_for_ffn = false;  ///< intermediate_size is the width of an expert
+  bool has_shared_experts = false;   ///< and leading layers without experts, where files say so
+  bool has_mla = false;
+  bool has_layer_norm = false;  ///< and an ffn of two products
+  bool is_gpt = false;          ///< positions are learned or a bias of attention
+  bool is_executed = false;     ///< by xt-run
 
   /// Sets what all models of the family have in common.
   void shape(Architecture& architecture) const;
@@ -57,6 +66,9 @@ struct ModelConfig {
   void describe_variants(Archive& archive);
   template <typename Archive>
   void describe_without_cost(Archive& archive);
+  void check_names(Reader& reader);
+  void check_attention(Reader& reader, const Family& family);
+  void check_window(Reader& reader, const Family& family);
   void check_shapes(Reader& reader) const;
   void check_variants(Reader& reader) const;
   void check_latent(Reader& reader, const Family& family);
@@ -79,10 +91,13 @@ struct ModelConfig {
   std::optional<MptAttention> mpt_attention_;
   std::optional<std::int64_t> key_value_heads_, head_dim_;
   std::optional<std::string> hidden_act_;
-  std::optional<bool> attention_bias_, mlp_bias_, use_sliding_window_;
-  std::optional<double> attention_dropout_;
-  std::optional<std::int64_t> n_routed_experts_, qk_nope_head_dim_, moe_layer_freq_;
-  std::optional<Node> rope_scaling_, sliding_window_, quantization_config_, ignored_;
+  std::optional<bool> attention_bias_, mlp_bias_, use_sliding_window_, use_qk_norm_, use_qkv_bias_;
+  std::optional<double> attention_dropout_, partial_rotary_factor_;
+  std::optional<std::int64_t> n_routed_experts_, num_local_experts_, num_shared_experts_,
+      moe_shared_expert_intermediate_size_, qk_nope_head_dim_, moe_layer_freq_, sliding_window_,
+      num_nextn_predict_layers_;
+  std::optional<std::vector<std::string>> layer_types_;
+  std::optional<Node> rope_scaling_, quantization_config_, vision_config_, ignored_;
 };
 
 template <typename Archive>
@@ -116,6 +131,7 @@ void ModelConfig::describe_sizes(Archive& archive) {
   archive.field("tie_word_embeddings", a.tie_word_embeddings, "lm_head is the embedding")
       .optional();
   archive.field("num_experts", a.num_experts, "Experts of a routed layer").optional().at_least(0);
+  archive.field("num_local_experts", num_local_experts_, "As num_experts").at_least(1);
   archive.field("num_experts_per_tok", a.num_experts_per_tok, "Experts a token goes to")
       .optional()
       .at_least(1);
@@ -169,6 +185,11 @@ void ModelConfig::describe_deepseek(Archive& archive) {
   archive.field("n_shared_experts", a.n_shared_experts, "Experts that every token goes to")
       .optional()
       .at_least(0);
+  archive.field("num_shared_experts", num_shared_experts_, "As n_shared_experts").at_least(0);
+  archive
+      .field("moe_shared_expert_intermediate_size", moe_shared_expert_intermediate_size_,
+             "Ffn width of an expert that every token goes to")
+      .at_least(1);
   archive.field("first_k_dense_replace", a.first_k_dense_replace, "Leading layers without experts")
       .optional()
       .at_least(0);
@@ -191,11 +212,22 @@ template <typename Archive>
 void ModelConfig::describe_variants(Archive& archive) {
   archive.field("hidden_act", hidden_act_, "Activation of the ffn");
   archive.field("attention_bias", attention_bias_, "Biases of the projections");
+  archive.field("use_qkv_bias", use_qkv_bias_, "As attention_bias");
+  archive.field("use_qk_norm", use_qk_norm_, "Norms of query and key");
   archive.field("mlp_bias", mlp_bias_, "Biases of the ffn");
+  archive.field("partial_rotary_factor", partial_rotary_factor_, "Part of a head with angles")
+      .above(0)
+      .at_most(1);
   archive.field("use_sliding_window", use_sliding_window_, "Attention within a window");
   archive.field("attention_dropout", attention_dropout_, "Dropout of attention");
   archive.field("rope_scaling", rope_scaling_, "Scaled rotary angles");
-  archive.field("sliding_window", sliding_window_, "Length of the window");
+  archive.field("sliding_window", sliding_window_, "Length of the window").at_least(1);
+  archive.field("layer_types", layer_types_, "Whether each layer's attention has the window");
+  archive
+      .field("num_nextn_predict_layers", num_nextn_predict_layers_,
+             "Layers that predict further tokens")
+      .at_least(0);
+  archive.field("vision_config", vision_config_, "A tower for images");
   archive.field("quantization_config", quantization_config_, "Quantized weights");
 }
 
@@ -208,7 +240,6 @@ void ModelConfig::describe_without_cost(Archive& archive) {
                                      "eos_token_id",
                                      "pad_token_id",
                                      "initializer_range",
-                                     "layer_types",
                                      "max_position_embeddings",
                                      "max_window_layers",
                                      "output_router_logits",
@@ -226,7 +257,11 @@ void ModelConfig::describe_without_cost(Archive& archive) {
                                      "seq_aux",
                                      "ep_size",
                                      "pretraining_tp",
-                                     "num_nextn_predict_layers",
+                                     "experts_per_token",
+                                     "initial_context_length",
+                                     "swiglu_limit",
+                                     "score_function",
+                                     "moe_router_enable_expert_bias",
                                      "_name_or_path",
                                      "rope_parameters",
                                      "norm_eps"})

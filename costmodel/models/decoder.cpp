@@ -89,21 +89,23 @@ OpGraph build_decoder(const Architecture& model, const GraphOptions& options) {
   const std::int64_t ranks = options.tensor_parallel;
   graph.vocabulary = (model.vocab_size + ranks - 1) / ranks;
   graph.routed_rows = options.residual_tokens() * model.num_experts_per_tok;
-  if (model.position == Position::rotary)
-    graph.rotary_size = model.has_mla() ? model.qk_rope_head_dim : model.head_dim;
+  if (model.position == Position::rotary) graph.rotary_size = model.turned_size();
   graph.norm = norm_of(model);
   graph.dtype = options.dtype;
   graph.attention_parts = attention_parts(options);
   graph.ties_embedding = model.tie_word_embeddings;
   graph.constants = {model.rms_norm_eps, model.rope_theta, model.norm_topk_prob};
   build_embedding(graph, model, options);
-  std::array<std::optional<std::uint16_t>, 2> kinds;
+  std::array<std::optional<std::uint16_t>, 4> kinds;
+  Architecture unwindowed = model;
+  unwindowed.sliding_window = 0;
   for (std::int64_t layer = 0; layer < model.num_hidden_layers; ++layer) {
-    const bool is_sparse = model.is_sparse(layer);
-    std::optional<std::uint16_t>& kind = kinds[is_sparse ? 1 : 0];
+    const bool is_sparse = model.is_sparse(layer), is_windowed = model.is_windowed(layer);
+    std::optional<std::uint16_t>& kind = kinds[(is_sparse ? 1u : 0u) + (is_windowed ? 2u : 0u)];
     if (!kind) {
       kind = static_cast<std::uint16_t>(graph.decoder.size());
-      graph.decoder.push_back(decoder_block(graph, model, options, is_sparse));
+      graph.decoder.push_back(
+          decoder_block(graph, is_windowed ? model : unwindowed, options, is_sparse));
       if (!options.is_compiled) use_eager_kernels(graph, graph.decoder.back());
       if (options.has_fp8_products) use_fp8_products(graph, graph.decoder.back());
     }

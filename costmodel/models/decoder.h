@@ -73,9 +73,9 @@ struct GraphOptions {
 /// no
 ///          token; sequence_parallel divides
 ///          the query heads, and divides the key heads or is a multiple of them; context_parallel
-///          is 1 with latent attention, and twice it divides every sample; tensor_parallel is 1
-///          with latent attention, and divides heads, widths of ffns and, where tokens are shared,
-///          tokens
+///          is 1 with latent attention, exchanges keys in no ring with windows, and twice it
+///          divides every sample; tensor_parallel is 1 with latent attention and norms over all
+///          heads, and divides heads, widths of ffns and, where tokens are shared, tokens
 /// Source:  Jacobs et al. 2023, "DeepSpeed Ulysses", arXiv 2309.14509, for sequence_parallel;
 ///           Liu et al. 2023, "Ring Attention", arXiv 2310.01889, for context_parallel;
 ///           Qwen3 technical report 2025, §2; Hugging Face transformers, models qwen3 and qwen3_moe

@@ -14,6 +14,7 @@ DenseHalf::DenseHalf(BlockWriter& write, const Architecture& model, const GraphO
       F_(ranks_.part_of(model.intermediate_size)),
       options_(options),
       is_gated_(model.has_gated_ffn),
+      norm_behind_(write, model, options, "post_feedforward_layernorm.weight"),
       v_(values) {
   if (is_gated_ && options.fuses_gate_up) {
     first_.push_back(linear("gate_up_proj", 2 * F_, E_,
@@ -76,9 +77,11 @@ void DenseHalf::forward() {
   }
   activate();
   const ValueId branch = residual_branch(write_, options_, R_, E_, v_.y);
-  const ValueId partial = ranks_.partial(branch);
+  const ValueId sum = norm_behind_.input(branch);
+  const ValueId partial = ranks_.partial(sum);
   write_.forward(Kernel::matmul, down_.part, {T_, E_, F_}, {act_, down_.weight.value}, {partial});
-  ranks_.add_up(Pass::forward, down_.part, partial, branch);
+  ranks_.add_up(Pass::forward, down_.part, partial, sum);
+  norm_behind_.forward("ffn_norm", branch);
   write_residual(write_, R_ * E_, v_.attended, branch, v_.y);
 }
 
@@ -104,7 +107,8 @@ void DenseHalf::first_backward() {
 void DenseHalf::backward() {
   const ValueId d_act = write_.value({T_, F_, 1});
   v_.dnormed = write_.value({R_, E_, 1});
-  const ValueId dy = ranks_.whole(Pass::backward, down_.part, v_.dy);
+  const ValueId d_sum = norm_behind_.backward("ffn_norm", v_.dy);
+  const ValueId dy = ranks_.whole(Pass::backward, down_.part, d_sum);
   write_.backward(Kernel::matmul_input_backward, down_.part, {T_, E_, F_}, {dy, down_.weight.value},
                   {d_act});
   write_.backward(Kernel::matmul_weight_backward, down_.part, {T_, E_, F_}, {dy, act_},

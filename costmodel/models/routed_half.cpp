@@ -42,7 +42,8 @@ RoutedHalf::RoutedHalf(BlockWriter& write, const Architecture& model, const Grap
       ep_(options.expert_parallel),
       shared_(ranks_.part_of(model.n_shared_experts * model.moe_intermediate_size)),
       shared_tokens_(options.tokens),
-      v_(values) {
+      v_(values),
+      has_biases_(model.has_bias_everywhere) {
   const std::int64_t local = X_ / ep_;
   const GraphParameter router =
       write.parameter({X_, E_, 1}, false, {{"mlp.gate.weight", {X_, E_, 1}, 2, -1, 0}});
@@ -56,6 +57,7 @@ RoutedHalf::RoutedHalf(BlockWriter& write, const Architecture& model, const Grap
       write.parameter({local, E_, F_}, true, expert_pieces(local, {"down_proj"}, E_, F_));
   w2_ = w2.value;
   w2_gradient_ = w2.gradient;
+  if (has_biases_) add_biases(local);
   if (shared_ == 0) return;
   const GraphParameter gate_up = write.part_of_parameter(
       {2 * shared_, E_, 1},
@@ -67,6 +69,25 @@ RoutedHalf::RoutedHalf(BlockWriter& write, const Architecture& model, const Grap
       {E_, shared_, 1}, {{"mlp.shared_experts.down_proj.weight", {E_, shared_, 1}, 2, -1, 0}});
   shared_down_weight_ = down.value;
   shared_down_gradient_ = down.gradient;
+}
+
+// Biases of the router and of each expert.
+//
+// Source: Hugging Face transformers, modeling_gpt_oss.py
+void RoutedHalf::add_biases(std::int64_t local) {
+  router_bias_gradient_ = bias_parameter(write_, "mlp.gate.bias", X_, false);
+  const auto of_experts = [&](const char* name, std::int64_t n) {
+    std::vector<Piece> pieces;
+    for (std::int64_t expert = 0; expert < local; ++expert)
+      pieces.push_back({fmt::format("mlp.experts.{{}}.{}.bias", name),
+                        {n, 1, 1},
+                        1,
+                        static_cast<std::int32_t>(expert),
+                        expert * n});
+    return write_.parameter({local, n, 1}, true, std::move(pieces)).gradient;
+  };
+  gate_up_bias_gradient_ = of_experts("gate_up_proj", 2 * F_);
+  down_bias_gradient_ = of_experts("down_proj", E_);
 }
 
 void RoutedHalf::shared_forward() {
@@ -227,6 +248,10 @@ void RoutedHalf::weight_gradients() {
   write_.backward(Kernel::grouped_matmul_weight_backward, "experts.gate_up",
                   {rows(), 2 * F_, E_, X_ / ep_}, {d_gate_up_, expert_input_, received_counts_},
                   {w13_gradient_});
+  if (!has_biases_) return;
+  write_bias_backward(write_, options_, "experts.down", rows(), E_, d_out_, down_bias_gradient_);
+  write_bias_backward(write_, options_, "experts.gate_up", rows(), 2 * F_, d_gate_up_,
+                      gate_up_bias_gradient_);
 }
 
 void RoutedHalf::router_backward() {
@@ -238,6 +263,8 @@ void RoutedHalf::router_backward() {
                   {v_.dnormed});
   write_.backward(Kernel::matmul_weight_backward, "router", {T_, X_, E_}, {d_logits, v_.normed},
                   {router_gradient_});
+  if (has_biases_)
+    write_bias_backward(write_, options_, "router", T_, X_, d_logits, router_bias_gradient_);
   shared_backward();
 }
 

@@ -19,21 +19,24 @@ Extent symbol(SymbolKind kind) { return Extent::of(static_cast<SymbolId>(kind));
 
 }  // namespace
 
+Extent AttentionHalf::reach() const {
+  if (model_.sliding_window > 0) return model_.sliding_window;
+  return symbol(SymbolKind::longest_sample);
+}
+
 void AttentionHalf::attention(const Operands& seen, ValueId o, ValueId lse, std::int64_t keys) {
-  write_.forward(
-      Kernel::attention, part,
-      {all_tokens(), query_heads(), key_heads(), D_, symbol(SymbolKind::sum_squared_lengths),
-       symbol(SymbolKind::longest_sample), keys},
-      {seen.q, seen.k, seen.v, boundaries_}, {o, lse});
+  write_.forward(Kernel::attention, part,
+                 {all_tokens(), query_heads(), key_heads(), D_,
+                  symbol(SymbolKind::sum_squared_lengths), reach(), keys},
+                 {seen.q, seen.k, seen.v, boundaries_}, {o, lse});
 }
 
 void AttentionHalf::attention_backward(ValueId d_o, const Operands& seen, const Operands& d,
                                        std::int64_t keys) {
-  write_.backward(
-      Kernel::attention_backward, part,
-      {all_tokens(), query_heads(), key_heads(), D_, symbol(SymbolKind::sum_squared_lengths),
-       symbol(SymbolKind::longest_sample), keys},
-      {d_o, seen.q, seen.k, seen.v, seen_o_, lse_, boundaries_}, {d.q, d.k, d.v});
+  write_.backward(Kernel::attention_backward, part,
+                  {all_tokens(), query_heads(), key_heads(), D_,
+                   symbol(SymbolKind::sum_squared_lengths), reach(), keys},
+                  {d_o, seen.q, seen.k, seen.v, seen_o_, lse_, boundaries_}, {d.q, d.k, d.v});
 }
 
 // Fewer key heads than ranks are repeated before they are exchanged.

@@ -230,6 +230,8 @@ void Checks::check_context() {
   if (plan_.architecture.has_mla())
     request_.problem("context_parallel",
                      fmt::format("{} does not split latent attention over ranks", rules_.name));
+  if (plan_.architecture.sliding_window > 0 && s.context_exchange == ContextExchange::ring)
+    request_.problem("context_exchange", "keys within windows are not modelled around a ring");
   check_context_lengths();
   check_node("context_parallel", s.ranks_of_pack(), from_.context_parallel_across_nodes,
              "keys and values");
@@ -281,6 +283,8 @@ void Checks::check_tensor() {
   if (plan_.architecture.has_mla())
     request_.problem("tensor_parallel",
                      fmt::format("{} does not split latent attention over ranks", rules_.name));
+  if (plan_.architecture.has_wide_qk_norm)
+    request_.problem("tensor_parallel", "norms over all heads are not modelled to be split");
   if (s.has_fp8_products)
     request_.problem("tensor_parallel", "products that ranks share are not modelled in fp8");
   if (s.shard_ranks != 0)

@@ -26,7 +26,7 @@ constexpr std::array<TypeRule, 15> type_rules = {{
        return m.kv_lora_rank.has_value() && m.q_lora_rank.has_value();
      }},
     {"deepseek_v2", [](const PublishedModel& m) { return m.kv_lora_rank.has_value(); }},
-    {"gpt_oss", [](const PublishedModel& m) { return m.sliding_window.has_value(); }},
+    {"gpt_oss", [](const PublishedModel& m) { return m.is_moe() && m.sliding_window.has_value(); }},
     {"qwen3_moe", [](const PublishedModel& m) { return m.is_moe() && is_named(m, "qwen3"); }},
     {"mixtral", [](const PublishedModel& m) { return m.is_moe() && is_named(m, "mixtral"); }},
     {"other_moe", [](const PublishedModel& m) { return m.is_moe(); }},
@@ -109,8 +109,11 @@ std::vector<std::string_view> model_types() {
 }
 
 ModelConfig model_config(const PublishedModel& model, std::int64_t positions) {
-  if (model_type(model) == "mpt") return mpt_config(model, positions);
-  Config config(model_type(model));
+  const std::string_view type = model_type(model);
+  if (type == "mpt") return mpt_config(model, positions);
+  Config config(type);
+  if (type == "gpt_oss" || type == "olmo3")
+    config.number("sliding_window", model.sliding_window.value_or(positions));
   config.number("vocab_size", model.vocab_size)
       .number("hidden_size", model.hidden_size)
       .number("num_hidden_layers", model.num_hidden_layers)

@@ -19,9 +19,10 @@ std::string_view model_type(const PublishedModel& model);
 /// Every type that model_type() gives.
 std::vector<std::string_view> model_types();
 
-/// The configuration of `model`, with `positions` where they are learned.
+/// The configuration of `model`, with `positions` where they are learned; they are the window of a
+/// model of which the row names none.
 ///
-/// Assumes: its type is that of a family
+/// Assumes: its type is that of a family; a row names a window that has an effect
 /// Throws: InputError with everything that the family cannot have
 ModelConfig model_config(const PublishedModel& model, std::int64_t positions);
 

@@ -168,7 +168,10 @@ constexpr std::array<Refusal, 17> refusals = {{
        return says_any(row, lock_step_phrases) && !rules_of(row).runs_in_lock_step;
      }},
     {"sliding windows",
-     [](const PublishedRow& row) { return row.model.sliding_window.has_value(); }},
+     [](const PublishedRow& row) {
+       return row.model.sliding_window && model_type(row.model) != "gpt_oss" &&
+              model_type(row.model) != "olmo3";
+     }},
     {"multi-token prediction",
      [](const PublishedRow& row) { return row.model.mtp_layers.value_or(0) > 0; }},
     {no_model,

@@ -87,6 +87,19 @@ TEST(BadInput, AFieldThatChangesCostAndIsNotModelledIsRefusedByName) {
               testing::Contains(testing::HasSubstr("a qwen3 model has no latent attention")));
 }
 
+TEST(BadInput, PartsOfAModelThatAreNotModelledAreRefusedByName) {
+  EXPECT_THAT(
+      model_problems("not_modelled.json"),
+      testing::ElementsAre("5:31: error: not supported: multi-token prediction",
+                           "6:37: error: not supported: `sliding_attention` in this layer",
+                           "7:42: error: not supported: a shared expert of another width",
+                           "8:28: error: angles of 7 numbers of a head, they need an even size",
+                           testing::HasSubstr("not supported: a vision tower")));
+  EXPECT_THAT(model_problems("no_window.json"),
+              testing::UnorderedElementsAre("2:17: error: a gpt_oss model needs sliding_window",
+                                            testing::HasSubstr("not supported: sliding windows")));
+}
+
 TEST(BadInput, WhatMptCanHaveAndIsNotModelledIsRefusedByName) {
   EXPECT_THAT(model_problems("mpt_biases.json"),
               testing::UnorderedElementsAre(

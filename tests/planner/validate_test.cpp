@@ -294,9 +294,13 @@ TEST(RowPlan, WhatNoPlanHasIsNamed) {
   EXPECT_EQ(reason([](auto& row) { row.parallel.cp = 2; }), "context parallelism");
   EXPECT_EQ(reason([](auto& row) { row.parallel.zero = 1; }), "stage of ZeRO");
   EXPECT_EQ(reason([](auto& row) { row.framework_family = "jax"; }), "engine jax");
-  EXPECT_EQ(reason([](auto& row) { row.machine = "ascend_910b"; }), "machine ascend_910b");
-  EXPECT_EQ(reason([](auto& row) { row.model.sliding_window = 128; }), "sliding windows");
-  EXPECT_EQ(reason([](auto& row) { row.model.name = "Mixtral-8x7B"; }), "model mixtral");
+  EXPECT_EQ(reason([](auto& row) { row.machine = "ascend_a3_die"; }), "machine ascend_a3_die");
+  EXPECT_EQ(reason([](auto& row) {
+              row.model.q_lora_rank = row.model.kv_lora_rank = 16, row.model.sliding_window = 128;
+            }),
+            "sliding windows");
+  EXPECT_EQ(reason([](auto& row) { row.model.name = "another"; }), "model other_moe");
+  EXPECT_EQ(reason([](auto& row) { row.model.mtp_layers = 1; }), "multi-token prediction");
   EXPECT_EQ(reason([](auto& row) { row.offload = "optimizer"; }),
             "offload of other than inputs of layers");
 }

@@ -180,7 +180,10 @@ TEST(ScheduleLaws, SwappedLayersWaitInHostMemory) {
 std::int64_t attention_parameters(const Architecture& m) {
   const std::int64_t E = m.hidden_size, D = m.head_dim, H = m.num_attention_heads,
                      K = m.num_key_value_heads, q = m.q_lora_rank, c = m.kv_lora_rank;
-  if (!m.has_mla()) return (m.has_qk_norm ? 2 * D : 0) + E * D * (2 * H + 2 * K);
+  const std::int64_t norms = !m.has_qk_norm ? 0 : m.has_wide_qk_norm ? (H + K) * D : 2 * D;
+  std::int64_t biases = m.has_sinks ? H : 0;
+  if (m.has_qkv_bias) biases += (H + 2 * K) * D + (m.has_bias_everywhere ? E : 0);
+  if (!m.has_mla()) return norms + biases + E * D * (2 * H + 2 * K);
   const std::int64_t queries = E * q + q + q * H * D;
   const std::int64_t keys = E * (c + m.qk_rope_head_dim) + c;
   const std::int64_t expanded = c * H * (D - m.qk_rope_head_dim + m.v_head_dim);
@@ -195,6 +198,7 @@ TEST(FamilyLaws, ParametersOfTheGraphEqualTheClosedForm) {
     if (m.position == Position::learned) expected += m.max_position_embeddings * E;
     for (std::int64_t layer = 0; layer < m.num_hidden_layers; ++layer) {
       expected += 2 * E + attention_parameters(m);
+      if (m.is_sparse(layer) && m.has_bias_everywhere) expected += m.num_experts * (1 + 2 * F + E);
       expected += m.is_sparse(layer)
                       ? m.num_experts * E + (m.num_experts + m.n_shared_experts) * 3 * E * F
                       : (m.has_gated_ffn ? 3 : 2) * E * m.intermediate_size;
@@ -203,6 +207,25 @@ TEST(FamilyLaws, ParametersOfTheGraphEqualTheClosedForm) {
                                drawn.strategy.tensor_parallel),
               expected)
         << drawn.text();
+  });
+}
+
+TEST(FamilyLaws, AWindowOnlyTakesAwayAndNothingOfSamplesThatFitIt) {
+  for_each_case(20, [](const Case& drawn) {
+    if (drawn.model.sliding_window == 0) return;
+    Case whole = drawn;
+    whole.model.sliding_window = 0;
+    const Schedule a = drawn.schedule(), b = whole.schedule();
+    const double with = model_flops(a, assumed_bindings(a)).value;
+    const double without = model_flops(b, assumed_bindings(b)).value;
+    const bool fits = drawn.strategy.sample_length <= drawn.model.sliding_window;
+    if (fits) {
+      EXPECT_DOUBLE_EQ(with, without) << drawn.text();
+    } else {
+      EXPECT_LE(with, without) << drawn.text();
+    }
+    EXPECT_EQ(memory_peak(a, assumed_bindings(a), Space::host).peak,
+              memory_peak(b, assumed_bindings(b), Space::host).peak);
   });
 }
 

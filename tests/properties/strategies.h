@@ -63,6 +63,12 @@ inline Architecture draw_model(std::mt19937& random, const Family& family) {
     model.max_position_embeddings = 32 * up_to(8);
   }
   model.tie_word_embeddings = random() % 2 == 0;
+  if (family.chooses_norms_and_biases) {
+    model.has_qk_norm = random() % 2 == 0;
+    model.has_qkv_bias = random() % 2 == 0;
+  }
+  if (family.full_attention_every > 0) model.sliding_window = 4 * up_to(8);
+  if (family.has_shared_experts && !family.has_mla) model.rotary_size = model.head_dim / 4 * 2;
   if (family.has_mla) {
     model.q_lora_rank = 16 * up_to(3);
     model.kv_lora_rank = 16 * up_to(3);
@@ -70,6 +76,8 @@ inline Architecture draw_model(std::mt19937& random, const Family& family) {
     model.v_head_dim = 8 * up_to(2);
     model.head_dim = 8 + 8 * up_to(3);
     model.num_key_value_heads = model.num_attention_heads;
+  }
+  if (family.has_shared_experts) {
     model.n_shared_experts = up_to(3) - 1;
     model.first_k_dense_replace = up_to(3) - 1;
   }
@@ -77,7 +85,7 @@ inline Architecture draw_model(std::mt19937& random, const Family& family) {
   model.num_experts = 4 * up_to(3);
   model.num_experts_per_tok = up_to(3);
   model.moe_intermediate_size = 16 * up_to(4);
-  model.decoder_sparse_step = family.has_mla ? 1 : up_to(2);
+  model.decoder_sparse_step = family.has_shared_experts ? 1 : up_to(2);
   return model;
 }
 
@@ -85,7 +93,9 @@ inline Architecture draw_model(std::mt19937& random, const Family& family) {
 inline void draw_tensor_parallel(std::mt19937& random, const EngineRules& engine, Case& drawn) {
   Strategy& s = drawn.strategy;
   const bool is_moe = drawn.model.is_moe();
-  if (!engine.splits_tensors || drawn.model.has_mla() || s.shard_ranks > 0) return;
+  if (!engine.splits_tensors || drawn.model.has_mla() || drawn.model.has_wide_qk_norm ||
+      s.shard_ranks > 0)
+    return;
   if (is_moe && !engine.splits_tensors_of_experts) return;
   const std::int64_t rest = s.ranks / s.ranks_of_pack();
   s.tensor_parallel = rest % 4 == 0 ? 4 : rest % 2 == 0 ? 2 : 1;
@@ -125,7 +135,8 @@ inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& 
     s.sequence_parallel = up_to(2);
   if (engine.splits_context && !family.has_mla && s.ranks % 2 == 0) {
     s.context_parallel = s.ranks % 4 == 0 ? 2 * up_to(2) : up_to(2);
-    s.context_exchange = static_cast<ContextExchange>(random() % 2);
+    const bool may_be_ring = drawn.model.sliding_window == 0;
+    s.context_exchange = static_cast<ContextExchange>(may_be_ring ? random() % 2 : 0);
     s.sample_length = 2 * s.context_parallel * up_to(3);
     s.pack_length = s.sample_length * up_to(4);
   }

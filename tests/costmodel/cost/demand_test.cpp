@@ -121,6 +121,28 @@ TEST(Attention, CountsTheCausalHalfOfEachDocument) {
   EXPECT_DOUBLE_EQ(hardware_flops(backward, {}) / hardware_flops(forward, {}), 2.5);
 }
 
+// Two documents of 512 behind a window of 128: each scores 128²/2 pairs in its first 128 tokens and
+// 128 for each of the other 384.
+TEST(Attention, WithinAWindowCountsOnlyWhatItShows) {
+  const std::int64_t squares = 2 * 512 * 512;
+  const Work whole = work(Kernel::attention, DType::bf16, {1024, 8, 2, 64, squares, 512, 1024});
+  const Work within = work(Kernel::attention, DType::bf16, {1024, 8, 2, 64, squares, 128, 1024});
+  const double pairs = 2 * (128 * 128 / 2 + 384 * 128);
+  EXPECT_DOUBLE_EQ(model_flops(within, {}).value, 2 * 2.0 * 8 * 64 * pairs);
+  EXPECT_EQ(memory_traffic(within, {}), memory_traffic(whole, {}));
+  EXPECT_LT(alone(priced(within)), alone(priced(whole)));
+}
+
+TEST(Attention, WithinAWindowLongerThanEveryDocumentIsWhole) {
+  const auto flops = [](std::int64_t reach) {
+    const std::int64_t squares = 2 * 512 * 512;
+    return model_flops(work(Kernel::attention, DType::bf16, {1024, 8, 2, 64, squares, reach, 1024}),
+                       {});
+  };
+  EXPECT_EQ(flops(4096), flops(512));
+  EXPECT_LT(flops(511), flops(512));
+}
+
 // Queries and outputs of 1024 tokens, keys and values of 4096: 2·(8·1024 + 2·4096)·64·2 bytes.
 TEST(Attention, OfFewQueriesReadsAllKeys) {
   const Work forward = work(Kernel::attention, DType::bf16, {1024, 8, 2, 64, 1, 1, 4096});

@@ -1,0 +1,96 @@
+// What sets families apart, in the blocks that they are built of.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "costmodel/io/files.h"
+#include "costmodel/io/json_document.h"
+#include "costmodel/models/config.h"
+#include "costmodel/models/decoder.h"
+
+namespace xt {
+namespace {
+
+OpGraph graph_of(const std::string& name) {
+  const auto path = std::filesystem::path(XT_MODELS) / (name + ".json");
+  return build_decoder(read<ModelConfig>(read_json(path)).architecture,
+                       {.tokens = 64, .dtype = DType::bf16});
+}
+
+const GraphOp& op_of(const std::vector<GraphOp>& ops, Kernel kernel) {
+  return *std::ranges::find_if(ops, [&](const GraphOp& op) { return op.work.kernel == kernel; });
+}
+
+// How far attention of each layer sees; 0 where that is the longest sample.
+std::vector<std::int64_t> windows_of(const OpGraph& graph) {
+  std::vector<std::int64_t> windows;
+  for (const std::uint16_t layer : graph.layers) {
+    const Block& block = graph.decoder[layer];
+    const Extent reach = op_of(block.forward, Kernel::attention).work.extents[5];
+    EXPECT_EQ(reach, op_of(block.backward, Kernel::attention_backward).work.extents[5]);
+    windows.push_back(reach.is_symbol() ? 0 : reach.code);
+  }
+  return windows;
+}
+
+std::int64_t count(const std::vector<GraphOp>& ops, Kernel kernel) {
+  return std::ranges::count_if(ops, [&](const GraphOp& op) { return op.work.kernel == kernel; });
+}
+
+// Source: Hugging Face transformers, configuration_gpt_oss.py, layer_types
+TEST(Families, EverySecondLayerOfGptOssSees128Tokens) {
+  const std::vector<std::int64_t> windows = windows_of(graph_of("gpt_oss_20b"));
+  ASSERT_EQ(windows.size(), 24u);
+  for (std::size_t layer = 0; layer < windows.size(); ++layer)
+    EXPECT_EQ(windows[layer], layer % 2 == 0 ? 128 : 0) << layer;
+}
+
+// Source: Hugging Face transformers, configuration_olmo3.py, layer_types
+TEST(Families, EveryFourthLayerOfOlmo3SeesAllTokens) {
+  const std::vector<std::int64_t> windows = windows_of(graph_of("olmo3_7b"));
+  ASSERT_EQ(windows.size(), 32u);
+  for (std::size_t layer = 0; layer < windows.size(); ++layer)
+    EXPECT_EQ(windows[layer], layer % 4 == 3 ? 0 : 4096) << layer;
+}
+
+TEST(Families, OthersHaveNoWindow) {
+  for (const std::int64_t window : windows_of(graph_of("qwen2_5_7b"))) EXPECT_EQ(window, 0);
+}
+
+// Two norms behind, one over all heads of query, one over those of key.
+TEST(Families, NormsOfOlmo3StandBehind) {
+  const Block block = graph_of("olmo3_7b").decoder.front();
+  const auto of_kernel = [](const GraphOp& op) { return op.work.kernel == Kernel::rms_norm; };
+  std::vector<std::int64_t> widths;
+  for (const GraphOp& op : block.forward)
+    if (of_kernel(op)) widths.push_back(op.work.extents[1].code);
+  EXPECT_EQ(widths, (std::vector<std::int64_t>{4096, 4096, 4096, 4096}));
+  EXPECT_EQ(block.forward.front().work.kernel, Kernel::matmul);
+  const auto last = block.forward.end() - 1;
+  EXPECT_EQ(last->work.kernel, Kernel::add);
+  EXPECT_TRUE(of_kernel(*(last - 1)));
+}
+
+// Rows of a bias gradient are those of its product: no other kernel is added, and none before.
+TEST(Families, ABiasAddsOnePassOverItsGradient) {
+  const Block llama = graph_of("llama3_1_8b").decoder.front();
+  const Block qwen = graph_of("qwen2_5_7b").decoder.front();
+  const Block mixtral = graph_of("mixtral_8x7b").decoder.front();
+  const Block gpt_oss = graph_of("gpt_oss_20b").decoder.front();
+  EXPECT_EQ(qwen.forward.size(), llama.forward.size());
+  EXPECT_EQ(qwen.backward.size(), llama.backward.size() + 3);
+  EXPECT_EQ(gpt_oss.forward.size(), mixtral.forward.size());
+  // query, key, value, output, sinks, router, two of experts
+  EXPECT_EQ(count(gpt_oss.backward, Kernel::cast), count(mixtral.backward, Kernel::cast) + 8);
+}
+
+TEST(Families, AnglesOfGlmTurnHalfAHead) {
+  const OpGraph graph = graph_of("glm_4_5");
+  EXPECT_EQ(graph.rotary_size, 64);
+  for (const Block& block : graph.decoder)
+    EXPECT_EQ(op_of(block.forward, Kernel::rope).work.extents[2], Extent(64));
+}
+
+}  // namespace
+}  // namespace xt

@@ -26,7 +26,6 @@ class Checks {
   void check_dispatch();
   void check_agrs();
   void check_sequence();
-  void check_kernels();
   void check_context();
   void check_context_lengths();
   void check_zero();
@@ -103,7 +102,7 @@ void Checks::check_engine() {
     request_.problem("fp8_products", fmt::format("{} has no products in fp8", rules_.name),
                      "engine xtuner_v1 has");
   check_sequence();
-  check_kernels();
+  check_kernels(plan_, rules_, request_);
   check_context();
   check_tensor();
   check_zero();
@@ -112,26 +111,6 @@ void Checks::check_engine() {
     request_.problem("shard_ranks", fmt::format("{} does not replicate parameters", rules_.name),
                      "engine xtuner_v1 does (HSDP)");
   check_shards();
-}
-
-void Checks::check_kernels() {
-  const Strategy& s = plan_.strategy;
-  const Architecture& a = plan_.architecture;
-  if (!s.is_compiled && !rules_.has_eager_kernels)
-    request_.problem("compile", fmt::format("{} has fused kernels only", rules_.name),
-                     "engine torchtitan also runs op by op");
-  if (!s.recompute_ops.is_all() && !rules_.drops_by_op)
-    request_.problem("recompute_ops", fmt::format("{} recomputes whole layers", rules_.name),
-                     "engine torchtitan can recompute some ops of a layer");
-  if (s.reduce_dtype != DType::bf16 && s.reduce_dtype != DType::fp32)
-    request_.problem("reduce_dtype", "gradients are reduced in bf16 or fp32");
-  else if (from_.reduce_dtype == DType::bf16 && s.compute_dtype == DType::fp32)
-    request_.problem("reduce_dtype", "a step in fp32 also reduces its gradients in fp32");
-  if (a.position == Position::learned && s.sample_length > a.max_position_embeddings)
-    request_.problem("pack_length",
-                     fmt::format("{} has {} positions, samples have {} tokens", plan_.model_name,
-                                 a.max_position_embeddings, s.sample_length),
-                     "set sample_length");
 }
 
 void Checks::check_optimizer() {

@@ -12,6 +12,9 @@ namespace xt {
 /// Assumes: the counts of plan.strategy are chosen; layers and chunks need not be
 void check(const Plan& plan, const EngineRules& rules, Request& request);
 
+/// The same of how ops run, what of them runs again, and in which type gradients are reduced.
+void check_kernels(const Plan& plan, const EngineRules& rules, Request& request);
+
 /// The same of the stages of a pipeline, which all other counts are of one of.
 void check_pipeline(const Plan& plan, const EngineRules& rules, Request& request);
 

@@ -1,0 +1,27 @@
+#include <fmt/format.h>
+
+#include "planner/plan/check.h"
+
+namespace xt {
+
+void check_kernels(const Plan& plan, const EngineRules& rules, Request& request) {
+  const Strategy& s = plan.strategy;
+  const Architecture& a = plan.architecture;
+  if (!s.is_compiled && !rules.has_eager_kernels)
+    request.problem("compile", fmt::format("{} has fused kernels only", rules.name),
+                    "engine torchtitan also runs op by op");
+  if (!s.recompute_ops.is_all() && !rules.drops_by_op)
+    request.problem("recompute_ops", fmt::format("{} recomputes whole layers", rules.name),
+                    "engine torchtitan can recompute some ops of a layer");
+  if (s.reduce_dtype != DType::bf16 && s.reduce_dtype != DType::fp32)
+    request.problem("reduce_dtype", "gradients are reduced in bf16 or fp32");
+  else if (request.fields().reduce_dtype == DType::bf16 && s.compute_dtype == DType::fp32)
+    request.problem("reduce_dtype", "a step in fp32 also reduces its gradients in fp32");
+  if (a.position == Position::learned && s.sample_length > a.max_position_embeddings)
+    request.problem("pack_length",
+                    fmt::format("{} has {} positions, samples have {} tokens", plan.model_name,
+                                a.max_position_embeddings, s.sample_length),
+                    "set sample_length");
+}
+
+}  // namespace xt

@@ -121,65 +121,34 @@ XT_PER_INSTRUCTION_SET void silu_multiply_backward_range(const T* dact, const T*
 }
 
 void silu(const KernelCall& call) {
-  const std::int64_t n = call.extent(0);
-  with_element_of(call.inputs[0], [&](auto element) {
-    using T = decltype(element);
-    const auto* gate = elements<T>(call.inputs[0], n);
-    auto* y = writable<T>(call.outputs[0], n);
-    for_rows(n, 1, [&](std::int64_t begin, std::int64_t end) { silu_range(gate, begin, end, y); });
+  for_elements(call, call.extent(0), [](auto in, auto out, std::int64_t begin, std::int64_t end) {
+    silu_range(in(0), begin, end, out(0));
   });
 }
 
 void silu_backward(const KernelCall& call) {
-  const std::int64_t n = call.extent(0);
-  with_element_of(call.inputs[0], [&](auto element) {
-    using T = decltype(element);
-    const auto* dy = elements<T>(call.inputs[0], n);
-    const auto* gate = elements<T>(call.inputs[1], n);
-    auto* dgate = writable<T>(call.outputs[0], n);
-    for_rows(n, 1, [&](std::int64_t begin, std::int64_t end) {
-      silu_backward_range(dy, gate, begin, end, dgate);
-    });
+  for_elements(call, call.extent(0), [](auto in, auto out, std::int64_t begin, std::int64_t end) {
+    silu_backward_range(in(0), in(1), begin, end, out(0));
   });
 }
 
 void multiply(const KernelCall& call) {
-  const std::int64_t n = call.extent(0);
-  with_element_of(call.inputs[0], [&](auto element) {
-    using T = decltype(element);
-    const auto* x = elements<T>(call.inputs[0], n);
-    const auto* y = elements<T>(call.inputs[1], n);
-    auto* z = writable<T>(call.outputs[0], n);
-    for_rows(n, 1,
-             [&](std::int64_t begin, std::int64_t end) { multiply_range(x, y, begin, end, z); });
+  for_elements(call, call.extent(0), [](auto in, auto out, std::int64_t begin, std::int64_t end) {
+    multiply_range(in(0), in(1), begin, end, out(0));
   });
 }
 
 void silu_multiply(const KernelCall& call) {
   const std::int64_t n = call.extent(0) * call.extent(1);
-  with_element_of(call.inputs[0], [&](auto element) {
-    using T = decltype(element);
-    const auto* gate = elements<T>(call.inputs[0], n);
-    const auto* up = elements<T>(call.inputs[1], n);
-    auto* act = writable<T>(call.outputs[0], n);
-    for_rows(n, 1, [&](std::int64_t begin, std::int64_t end) {
-      silu_multiply_range(gate, up, begin, end, act);
-    });
+  for_elements(call, n, [](auto in, auto out, std::int64_t begin, std::int64_t end) {
+    silu_multiply_range(in(0), in(1), begin, end, out(0));
   });
 }
 
 void silu_multiply_backward(const KernelCall& call) {
   const std::int64_t n = call.extent(0) * call.extent(1);
-  with_element_of(call.inputs[0], [&](auto element) {
-    using T = decltype(element);
-    const auto* dact = elements<T>(call.inputs[0], n);
-    const auto* gate = elements<T>(call.inputs[1], n);
-    const auto* up = elements<T>(call.inputs[2], n);
-    auto* dgate = writable<T>(call.outputs[0], n);
-    auto* dup = writable<T>(call.outputs[1], n);
-    for_rows(n, 1, [&](std::int64_t begin, std::int64_t end) {
-      silu_multiply_backward_range(dact, gate, up, begin, end, dgate, dup);
-    });
+  for_elements(call, n, [](auto in, auto out, std::int64_t begin, std::int64_t end) {
+    silu_multiply_backward_range(in(0), in(1), in(2), begin, end, out(0), out(1));
   });
 }
 
@@ -190,13 +159,10 @@ float normal_below(float x) { return 0.5f * std::erfc(-x * std::numbers::sqrt2_v
 
 void gelu(const KernelCall& call) {
   const std::int64_t n = call.extent(0) * call.extent(1);
-  with_element_of(call.inputs[0], [&](auto element) {
-    using Element = decltype(element);
-    const auto* x = elements<Element>(call.inputs[0], n);
-    auto* act = writable<Element>(call.outputs[0], n);
-    for_rows(n, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) put(act[i], wide(x[i]) * normal_below(wide(x[i])));
-    });
+  for_elements(call, n, [](auto in, auto out, std::int64_t begin, std::int64_t end) {
+    const auto* x = in(0);
+    auto* act = out(0);
+    for (std::int64_t i = begin; i < end; ++i) put(act[i], wide(x[i]) * normal_below(wide(x[i])));
   });
 }
 
@@ -204,18 +170,14 @@ void gelu_backward(const KernelCall& call) {
   constexpr float density_at_zero =
       std::numbers::inv_sqrtpi_v<float> / std::numbers::sqrt2_v<float>;
   const std::int64_t n = call.extent(0) * call.extent(1);
-  with_element_of(call.inputs[0], [&](auto element) {
-    using Element = decltype(element);
-    const auto* dact = elements<Element>(call.inputs[0], n);
-    const auto* x = elements<Element>(call.inputs[1], n);
-    auto* dx = writable<Element>(call.outputs[0], n);
-    for_rows(n, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        const float at = wide(x[i]);
-        const float density = density_at_zero * std::exp(-0.5f * at * at);
-        put(dx[i], wide(dact[i]) * (normal_below(at) + at * density));
-      }
-    });
+  for_elements(call, n, [](auto in, auto out, std::int64_t begin, std::int64_t end) {
+    const auto *dact = in(0), *x = in(1);
+    auto* dx = out(0);
+    for (std::int64_t i = begin; i < end; ++i) {
+      const float at = wide(x[i]);
+      const float density = density_at_zero * std::exp(-0.5f * at * at);
+      put(dx[i], wide(dact[i]) * (normal_below(at) + at * density));
+    }
   });
 }
 

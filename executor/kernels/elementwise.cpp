@@ -73,15 +73,10 @@ void cast(const KernelCall& call) {
 }
 
 void sum(const KernelCall& call) {
-  const std::int64_t n = call.extent(0);
-  with_element_of(call.inputs[0], [&](auto element) {
-    using T = decltype(element);
-    const auto* x = elements<T>(call.inputs[0], n);
-    const auto* y = elements<T>(call.inputs[1], n);
-    auto* z = writable<T>(call.outputs[0], n);
-    for_rows(n, 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) put(z[i], wide(x[i]) + wide(y[i]));
-    });
+  for_elements(call, call.extent(0), [](auto in, auto out, std::int64_t begin, std::int64_t end) {
+    const auto *x = in(0), *y = in(1);
+    auto* z = out(0);
+    for (std::int64_t i = begin; i < end; ++i) put(z[i], wide(x[i]) + wide(y[i]));
   });
 }
 

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "costmodel/diagnostics/check.h"
+#include "executor/kernels/kernel_table.h"
 
 namespace xt {
 
@@ -85,5 +86,17 @@ class WideOutput {
   at::Tensor copy_;
   float* data_;
 };
+
+/// `range(in, out, begin, end)` for parts of `n` elements of a call whose operands all have so many
+/// and one type; `in(i)` and `out(i)` are the data of an input and an output.
+template <typename Range>
+void for_elements(const KernelCall& call, std::int64_t n, const Range& range) {
+  with_element_of(call.inputs[0], [&](auto element) {
+    using T = decltype(element);
+    const auto in = [&](std::size_t i) { return elements<T>(call.inputs[i], n); };
+    const auto out = [&](std::size_t i) { return writable<T>(call.outputs[i], n); };
+    for_rows(n, 1, [&](std::int64_t begin, std::int64_t end) { range(in, out, begin, end); });
+  });
+}
 
 }  // namespace xt

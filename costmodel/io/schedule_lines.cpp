@@ -119,7 +119,7 @@ Json op_json(const Schedule& schedule, const Op& op) {
 
 Json flat_json(const Flat& flat) {
   return Json::array({"flat", flat.name, word(flat.group), flat.elements, id_json(flat.parameter),
-                      id_json(flat.exp_avg), id_json(flat.exp_avg_sq)});
+                      id_json(flat.exp_avg), id_json(flat.exp_avg_sq), flat.layer});
 }
 
 Json placement_json(const Placement& placement) {
@@ -232,7 +232,8 @@ void read_line(const Json& line, Schedule& schedule) {
   } else if (kind == "flat") {
     schedule.flats.push_back({item(line, 1).as_text(), enum_from<Group>(item(line, 2)),
                               item(line, 3).as_int(), id_from<BufferId>(item(line, 4)),
-                              id_from<BufferId>(item(line, 5)), id_from<BufferId>(item(line, 6))});
+                              id_from<BufferId>(item(line, 5)), id_from<BufferId>(item(line, 6)),
+                              narrow<std::int16_t>(item(line, 7))});
   } else if (kind == "placement") {
     read_placement(line, schedule);
   } else {

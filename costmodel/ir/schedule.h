@@ -148,7 +148,8 @@ struct Placement {
   auto operator<=>(const Placement&) const = default;
 };
 
-/// Parameters that are gathered, reduced and updated together, split evenly over a group.
+/// Parameters that are gathered, reduced and updated together, split evenly over a group. Further
+/// resident buffers of a flat come behind its parameter and before that of the next flat.
 struct Flat {
   std::string name;
   Group group = Group::shard;
@@ -156,6 +157,7 @@ struct Flat {
   BufferId parameter = no_buffer;
   BufferId exp_avg = no_buffer;
   BufferId exp_avg_sq = no_buffer;
+  std::int16_t layer = -1;  ///< decoder layer, or −1
 
   auto operator<=>(const Flat&) const = default;
 };

@@ -43,6 +43,7 @@ ScheduleBuilder::ScheduleBuilder(std::string engine, std::int32_t ranks, std::si
   schedule_.buffers.reserve(expected_ops * 2);
   storage_.reserve(expected_ops * 2);
   uses_.reserve(expected_ops);
+  known_.reserve(expected_ops);
   for (std::vector<Knowledge>& knowledge : knowledge_) knowledge.push_back({});
 }
 
@@ -207,21 +208,12 @@ ScheduleBuilder::Needs ScheduleBuilder::touch(const OpUse& use, Stamp stamp) {
   return needs;
 }
 
-// Position in the knowledge of `lane` of what its op of that stamp knows.
-std::size_t ScheduleBuilder::entry(Lane lane, Stamp stamp) const {
-  const std::vector<Knowledge>& knowledge = knowledge_[index(lane)];
-  const auto next =
-      std::partition_point(knowledge.begin(), knowledge.end(),
-                           [&](const Knowledge& known) { return known.since <= stamp; });
-  return static_cast<std::size_t>(next - knowledge.begin()) - 1;
-}
-
 // Depends only on what the own lane, the host and the other dependencies do not imply already.
 void ScheduleBuilder::learn(Op& op, Stamp stamp, const Clock& required) {
   std::vector<Knowledge>& knowledge = knowledge_[index(op.lane)];
   Clock clock = knowledge.back().clock;
   const auto hear_of = [&](std::size_t lane, Stamp other) {
-    merge(clock, knowledge_[lane][entry(static_cast<Lane>(lane), other)].clock);
+    merge(clock, knowledge_[lane][known_[at(op_of(other))]].clock);
     clock[lane] = std::max(clock[lane], other);
   };
   const std::size_t host = index(Lane::host);
@@ -255,6 +247,7 @@ OpId ScheduleBuilder::add(WorkId work, const OpUse& use) {
   const bool host_is_known = known[index(Lane::host)] == latest_[index(Lane::host)];
   if (!needs.is_empty || !host_is_known) learn(op, stamp_of(id), needs.clock);
   latest_[index(use.lane)] = stamp_of(id);
+  known_.push_back(static_cast<std::uint32_t>(knowledge_[index(use.lane)].size() - 1));
   for (const WorkspaceSpec& workspace : use.workspaces) add_workspace(workspace, id);
   return id;
 }
@@ -282,15 +275,18 @@ void ScheduleBuilder::end_section(std::int32_t repeat, Origin origin) {
   section_begin_ = end;
 }
 
-// The first op of `lane` that knows all `users` to have ended. It comes behind all of them that are
-// on other lanes.
+// The first op of `lane` that knows all `users` to have ended. Knowledge only grows, so it is
+// sought from where the latest of those on other lanes is known.
 ScheduleBuilder::Stamp ScheduleBuilder::first_knowing(Lane lane, Clock users) const {
   const std::vector<Knowledge>& knowledge = knowledge_[index(lane)];
   const Stamp own = std::exchange(users[index(lane)], 0);
-  const Stamp latest = *std::max_element(users.begin(), users.end());
-  std::size_t i = entry(lane, latest) + 1;
-  while (i < knowledge.size() && !covers(knowledge[i].clock, users)) ++i;
-  return i < knowledge.size() ? std::max(knowledge[i].since, own) : after_all;
+  const auto latest =
+      static_cast<std::size_t>(std::max_element(users.begin(), users.end()) - users.begin());
+  auto knowing = std::partition_point(
+      knowledge.begin(), knowledge.end(),
+      [&](const Knowledge& known) { return known.clock[latest] < users[latest]; });
+  while (knowing != knowledge.end() && !covers(knowing->clock, users)) ++knowing;
+  return knowing != knowledge.end() ? std::max(knowing->since, own) : after_all;
 }
 
 // The first op of the buffer's lane, or of the host, that knows every user to have ended.

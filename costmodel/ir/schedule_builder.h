@@ -138,7 +138,6 @@ class ScheduleBuilder {
   Needs touch(const OpUse& use, Stamp stamp);
   void require(Clock& required, OpId op) const;
   void learn(Op& op, Stamp stamp, const Clock& required);
-  std::size_t entry(Lane lane, Stamp stamp) const;
   Stamp first_knowing(Lane lane, Clock users) const;
   Stamp ending(const Uses& uses) const;
   void write_ended();
@@ -155,6 +154,7 @@ class ScheduleBuilder {
   std::vector<UsesElsewhere> elsewhere_;
   std::array<Stamp, n_lanes> latest_{};                    ///< op of each lane
   std::array<std::vector<Knowledge>, n_lanes> knowledge_;  ///< by lane, ever growing
+  std::vector<std::uint32_t> known_;  ///< by op: position in the knowledge of its lane
   std::uint32_t section_begin_ = 0;
 };
 

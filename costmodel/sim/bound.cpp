@@ -22,7 +22,8 @@ std::vector<Parts> parts_of(const Prices& prices) {
 
 }  // namespace
 
-Duration lower_bound(const Schedule& schedule, const Prices& prices) {
+Duration lower_bound(const Schedule& schedule, const Prices& prices,
+                     const std::vector<std::int64_t>& copies) {
   const std::vector<Parts> parts = parts_of(prices);
   constexpr auto host = static_cast<std::size_t>(Lane::host);
   constexpr auto compute = static_cast<std::size_t>(Lane::compute);
@@ -33,8 +34,11 @@ Duration lower_bound(const Schedule& schedule, const Prices& prices) {
     for (std::size_t i = at(section.begin); i < at(section.end); ++i) {
       const Op& op = schedule.ops[i];
       const Parts& part = parts[at(op.work)];
-      lanes[static_cast<std::size_t>(op.lane)] += part.alone;
-      issue += part.issue;
+      const std::int64_t n = copies.empty() || op.origin.layer < 0
+                                 ? 1
+                                 : copies[static_cast<std::size_t>(op.origin.layer)];
+      lanes[static_cast<std::size_t>(op.lane)] += n * part.alone;
+      issue += n * part.issue;
     }
     // What holds the issuing thread is issued by it, too.
     lanes[host] += issue;

@@ -163,11 +163,12 @@ void Lowering::prepare() {
 // it and written back, and nothing of it overlaps the next flat's.
 //
 // Source: XTuner V1 (InternLM/xtuner, b934f4620), optim/, SwapAdamW: one parameter after the other
-void Lowering::update(UnitFlat& flat) {
+void Lowering::update(const FsdpUnit& unit, UnitFlat& flat) {
   if (flat.adamw_elements == 0) return;
   const Flat stored = build_.draft().flats[static_cast<std::size_t>(flat.flat)];
   const Extent n = flat.adamw_elements;
-  const Origin from{Phase::optimizer, build_.part(stored.name)};
+  const Origin from = unit.layer < 0 ? Origin{Phase::optimizer, build_.part(stored.name)}
+                                     : origin(Phase::optimizer, StepPart::update, unit.layer);
   op(Kernel::clip, from, {n}, {build_.draft().batch.grad_norm}, {flat.gradient_shard});
   Work work;
   work.kernel = Kernel::adamw;
@@ -226,8 +227,8 @@ void Lowering::optimize() {
                                  strategy_.expert_parallel > 1;
       const bool is_reduced_again = rules_.reduces_replicas_again && strategy_.replicas() > 1;
       if (!is_held_twice && !is_reduced_again) continue;
-      op(Kernel::all_reduce, origin(Phase::reduce, StepPart::replicas), {flat.shard_elements}, {},
-         {flat.gradient_shard}, Lane::reduce_scatter,
+      op(Kernel::all_reduce, origin(Phase::reduce, StepPart::replicas, unit.layer),
+         {flat.shard_elements}, {}, {flat.gradient_shard}, Lane::reduce_scatter,
          is_held_twice ? Group::expert : Group::replica);
     }
   }
@@ -237,14 +238,14 @@ void Lowering::optimize() {
   const BufferId grad_norm = build_.draft().batch.grad_norm;
   for (FsdpUnit& unit : units_)
     for (UnitFlat& flat : unit.flats)
-      op(Kernel::square_sum, origin(Phase::optimizer, StepPart::norm), {flat.shard_elements},
-         {flat.gradient_shard}, {grad_norm});
+      op(Kernel::square_sum, origin(Phase::optimizer, StepPart::norm, unit.layer),
+         {flat.shard_elements}, {flat.gradient_shard}, {grad_norm});
   op(Kernel::all_reduce, origin(Phase::optimizer, StepPart::norm), {2}, {}, {scalars_},
      Lane::reduce_scatter, Group::world);
   pending_swap_ = no_op;
   if (strategy_.optimizer == Optimizer::muon) update_by_muon();
   for (FsdpUnit& unit : units_)
-    for (UnitFlat& flat : unit.flats) update(flat);
+    for (UnitFlat& flat : unit.flats) update(unit, flat);
   publish_weights();
   build_.end_section(1, origin(Phase::optimizer, StepPart::section));
 }

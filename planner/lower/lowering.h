@@ -46,6 +46,7 @@ struct PendingReduce {
   OpId op = no_op;
   BufferId reduced = no_buffer;  ///< to be added to the gradient shard, where it is not that itself
   UnitFlat* flat = nullptr;
+  std::int16_t layer = -1;
 };
 
 /// The buffers of one run of a block, by value.
@@ -110,15 +111,16 @@ enum class StepPart : std::uint8_t {
   replicas,
   norm,
   muon,
+  update,
   all_reduce,
   tensor_ranks,
   receive
 };
 
-inline constexpr std::array<std::string_view, 20> step_part_names = {
-    "scalars",  "valid_tokens",   "section", "rope_table", "swap",         "all_gather", "copy_out",
-    "padding",  "reduce_scatter", "copy_in", "accumulate", "final_norm",   "lm_head",    "rescale",
-    "replicas", "norm",           "muon",    "all_reduce", "tensor_ranks", "receive"};
+inline constexpr std::array<std::string_view, 21> step_part_names = {
+    "scalars",  "valid_tokens",   "section", "rope_table", "swap",       "all_gather",   "copy_out",
+    "padding",  "reduce_scatter", "copy_in", "accumulate", "final_norm", "lm_head",      "rescale",
+    "replicas", "norm",           "muon",    "update",     "all_reduce", "tensor_ranks", "receive"};
 
 /// Writes one step.
 class Lowering {
@@ -245,7 +247,7 @@ class Lowering {
   void prepare();
   void micro_steps();
   void optimize();
-  void update(UnitFlat& flat);
+  void update(const FsdpUnit& unit, UnitFlat& flat);
   BufferId fetched(BufferId moment, const Origin& origin);
   OpId write_back(BufferId copy, BufferId moment, const Origin& origin);
 

@@ -27,7 +27,8 @@ UnitFlat Lowering::make_flat(const FsdpUnit& unit, const FlatLayout& layout, Gro
             Space::device);
   const BufferId exp_avg = shard(flat.shard_elements, MemoryCategory::optimizer, moments);
   const BufferId exp_avg_sq = shard(flat.adamw_elements, MemoryCategory::optimizer, moments);
-  flats.push_back({std::move(name), flat.group, layout.elements, parameter, exp_avg, exp_avg_sq});
+  flats.push_back(
+      {std::move(name), flat.group, layout.elements, parameter, exp_avg, exp_avg_sq, unit.layer});
   make_copies(flat);
   return flat;
 }
@@ -220,7 +221,8 @@ BufferId Lowering::reduce_flat(const FsdpUnit& unit, UnitFlat& flat, bool is_fir
     reduced = flat.gradient_shard;
     last = OpId(static_cast<std::uint32_t>(build_.n_ops() - 1));
   }
-  pending_.push_back({last, reduced == flat.gradient_shard ? no_buffer : reduced, &flat});
+  pending_.push_back(
+      {last, reduced == flat.gradient_shard ? no_buffer : reduced, &flat, unit.layer});
   return full;
 }
 
@@ -245,8 +247,8 @@ void Lowering::settle(bool is_first) {
   for (const PendingReduce& reduce : pending_) {
     if (reduce.reduced == no_buffer) continue;
     XT_CHECK(!is_first);
-    op(Kernel::add, origin(Phase::backward, StepPart::accumulate), {reduce.flat->shard_elements},
-       {reduce.reduced}, {reduce.flat->gradient_shard});
+    op(Kernel::add, origin(Phase::backward, StepPart::accumulate, reduce.layer),
+       {reduce.flat->shard_elements}, {reduce.reduced}, {reduce.flat->gradient_shard});
   }
   pending_.clear();
 }

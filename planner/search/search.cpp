@@ -7,6 +7,7 @@
 #include "costmodel/sim/bound.h"
 #include "planner/lower/lower.h"
 #include "planner/parallel.h"
+#include "planner/search/condensed.h"
 
 namespace xt {
 namespace {
@@ -109,18 +110,21 @@ std::vector<Verdict> verdicts(const Search& search) {
 }  // namespace
 
 Outcome outcome_of(const OpGraph& graph, const Strategy& strategy, const Profile& profile) {
-  const Schedule schedule = lower(graph, strategy);
+  const Condensed step =
+      is_condensable(strategy) ? condensed(graph, strategy) : Condensed{graph, strategy, {}};
+  const Schedule schedule = lower(step.graph, step.strategy);
   const Bindings bindings = assumed_bindings(schedule);
-  const auto peaks = memory_peaks(schedule, bindings);
+  const StepMemory memory = step_memory(schedule, bindings, step.left_out);
+  const DeviceMemory device = device_memory(profile, schedule, memory.device, memory.pooled);
   Outcome outcome;
-  outcome.peak = peaks[static_cast<std::size_t>(Space::device)].peak;
-  outcome.host = peaks[static_cast<std::size_t>(Space::host)].peak;
-  const DeviceMemory device = device_memory(profile, schedule, outcome.peak,
-                                            pooled_peak(schedule, bindings, Space::device));
+  outcome.peak = memory.device;
+  outcome.host = memory.host;
   outcome.in_use = device.p50();
   outcome.in_use_p95 = device.p95();
   outcome.fits = device.fit() != Fit::does_not_fit && outcome.host <= profile.host_memory.value;
-  outcome.bound = to_seconds(lower_bound(schedule, price(schedule, bindings, profile)));
+  if (outcome.fits)
+    outcome.bound =
+        to_seconds(lower_bound(schedule, price(schedule, bindings, profile), step.copies()));
   return outcome;
 }
 

@@ -33,7 +33,7 @@ struct Outcome {
   Bytes in_use_p95;  ///< in the run in twenty that holds most
   Bytes host;
   bool fits = false;
-  Seconds bound;                       ///< no step is shorter
+  Seconds bound;                       ///< no step is shorter; of what fits
   std::optional<StepAccount> account;  ///< where it was simulated
 };
 

@@ -51,7 +51,7 @@ Json candidate_json(const Search& search, std::size_t i) {
        {"device_memory_in_use_p95_bytes", outcome.in_use_p95.value},
        {"host_memory_bytes", outcome.host.value},
        {"fits", outcome.fits},
-       {"bound_s", outcome.bound.value},
+       {"bound_s", outcome.fits ? Json(outcome.bound.value) : Json()},
        {"step_time_s", or_null([](const StepAccount& of) { return of.step.value; })},
        {"tokens_per_device_s",
         or_null([&](const StepAccount& of) { return tokens_per_device_s(plan, of.step); })},

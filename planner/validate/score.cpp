@@ -122,13 +122,23 @@ OomScore oom_score(const std::vector<RowScore>& rows) {
   return score;
 }
 
+PrintedScore printed_score(const std::vector<RowScore>& rows) {
+  PrintedScore score;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (!rows[i].printed_flops) continue;
+    ++score.n_rows;
+    if (!rows[i].printed_flops->is_reproduced()) score.inconsistent.push_back(i);
+  }
+  return score;
+}
+
 }  // namespace
 
 Validation score(const std::vector<PublishedRow>& rows, const std::vector<RowOutcome>& outcomes) {
   XT_CHECK(rows.size() == outcomes.size(), rows.size(), outcomes.size());
   Validation result;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    RowScore of{rows[i], outcomes[i], {}, {}, {}, {}};
+    RowScore of{rows[i], outcomes[i], {}, {}, {}, {}, printed_flops(rows[i])};
     if (of.is_supported()) {
       of.time_error = time_error(of.row, *of.outcome.predicted);
       if (of.outcome.left_out) of.left_out_time_error = time_error(of.row, *of.outcome.left_out);
@@ -148,6 +158,7 @@ Validation score(const std::vector<PublishedRow>& rows, const std::vector<RowOut
   result.total = group_score({"total"}, all);
   result.unsupported = count_reasons(result.rows);
   result.oom = oom_score(result.rows);
+  result.printed = printed_score(result.rows);
   return result;
 }
 

@@ -11,6 +11,7 @@
 #include "costmodel/io/json.h"
 #include "costmodel/report/style.h"
 #include "planner/estimate/estimate.h"
+#include "planner/validate/printed_flops.h"
 #include "planner/validate/row_plan.h"
 #include "planner/validate/statistics.h"
 
@@ -49,6 +50,7 @@ struct RowScore {
   std::optional<double> memory_error;
   std::optional<double> null_model_time_error;
   std::optional<double> left_out_time_error;
+  std::optional<PrintedFlops> printed_flops;
 
   bool is_supported() const { return outcome.predicted.has_value(); }
 };
@@ -73,6 +75,12 @@ struct OomScore {
   std::size_t n_false = 0;    ///< of those, called out of memory
 };
 
+/// Rows that print a rate and a time, and those of them whose rate their convention does not give.
+struct PrintedScore {
+  std::size_t n_rows = 0;
+  std::vector<std::size_t> inconsistent;  ///< positions of rows
+};
+
 /// All rows and what they add up to.
 struct Validation {
   std::vector<RowScore> rows;  ///< in the order of the files
@@ -81,6 +89,7 @@ struct Validation {
   GroupScore total;
   std::vector<std::pair<std::string, std::size_t>> unsupported;  ///< rows by reason, most first
   OomScore oom;
+  PrintedScore printed;
 };
 
 /// What `plan` predicts.

@@ -36,6 +36,14 @@ Json measured_json(const PublishedRow& row) {
        {"usable_for", uses}});
 }
 
+Json printed_json(const std::optional<PrintedFlops>& of) {
+  if (!of) return Json();
+  return Json::object({{"printed_flops_per_s", of->printed_per_s},
+                       {"counted_flops_per_s", of->counted_per_s},
+                       {"flops_per_token", of->per_token},
+                       {"error", of->error()}});
+}
+
 Json row_json(const RowScore& of) {
   return Json::object({{"id", of.row.id},
                        {"supported", of.is_supported()},
@@ -46,7 +54,8 @@ Json row_json(const RowScore& of) {
                        {"time_error", optional_json(of.time_error)},
                        {"memory_error", optional_json(of.memory_error)},
                        {"null_model_time_error", optional_json(of.null_model_time_error)},
-                       {"left_out_time_error", optional_json(of.left_out_time_error)}});
+                       {"left_out_time_error", optional_json(of.left_out_time_error)},
+                       {"printed_flops", printed_json(of.printed_flops)}});
 }
 
 Json summary_json(const ErrorSummary& of) {
@@ -85,6 +94,10 @@ Json validation_json(const Validation& validation) {
   for (const auto& [reason, n] : validation.unsupported)
     unsupported.push_back(Json::object({{"reason", reason}, {"rows", size_json(n)}}));
   const OomScore& oom = validation.oom;
+  const PrintedScore& printed = validation.printed;
+  Json inconsistent = Json::array();
+  for (const std::size_t i : printed.inconsistent)
+    inconsistent.push_back(validation.rows[i].row.id);
   return Json::object(
       {{"schema", "xt.validation/1"},
        {"rows", rows},
@@ -95,7 +108,9 @@ Json validation_json(const Validation& validation) {
        {"oom", Json::object({{"called", size_json(oom.n_called)},
                              {"missed", size_json(oom.n_missed)},
                              {"fitting", size_json(oom.n_fitting)},
-                             {"false", size_json(oom.n_false)}})}});
+                             {"false", size_json(oom.n_false)}})},
+       {"printed_flops",
+        Json::object({{"rows", size_json(printed.n_rows)}, {"inconsistent", inconsistent}})}});
 }
 
 Json explanation_json(const RowScore& row, const RowPlan& plan) {

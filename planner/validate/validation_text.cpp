@@ -66,6 +66,28 @@ std::string oom_line(const OomScore& oom) {
                      oom.n_called, oom.n_called + oom.n_missed, oom.n_false, oom.n_fitting);
 }
 
+// What a source prints, and what its convention makes of its own tokens.
+std::string printed_line(const PublishedRow& row, const PrintedFlops& of) {
+  const auto tera = [](double flops) { return significant(flops * 1e-12, 4); };
+  return fmt::format(
+      "{} prints {} TFLOP/s; {} tokens a second times {} GFLOP, by its convention, are {}\n",
+      row.id, tera(of.printed_per_s), significant(*row.tokens_per_device_s(), 4),
+      significant(of.per_token * 1e-9, 4), tera(of.counted_per_s));
+}
+
+std::string printed_lines(const Validation& validation) {
+  const PrintedScore& printed = validation.printed;
+  if (printed.n_rows == 0) return "";
+  std::string text = fmt::format(
+      "printed rates: {} of {} are within 1 % of tokens times flops as their source counts them\n",
+      printed.n_rows - printed.inconsistent.size(), printed.n_rows);
+  for (const std::size_t i : printed.inconsistent) {
+    const RowScore& of = validation.rows[i];
+    text += "  " + printed_line(of.row, *of.printed_flops);
+  }
+  return text;
+}
+
 std::string layout_text(const PublishedParallel& p) {
   std::string text = fmt::format("ZeRO-{}", p.zero);
   const auto part = [&](std::string_view name, std::int64_t n) {
@@ -158,11 +180,12 @@ std::string validation_text(const Validation& validation) {
   text += group_table(strata, groups) + "\n";
   text += group_table({{"source", {}, Align::left}}, validation.sources);
   text += reason_table(validation) + "\n";
-  return text + oom_line(validation.oom);
+  return text + oom_line(validation.oom) + printed_lines(validation);
 }
 
 std::string explanation_text(const RowScore& row, const RowPlan& plan, const Style& style) {
   std::string text = row_lines(row.row);
+  if (row.printed_flops) text += printed_line(row.row, *row.printed_flops);
   if (!plan.plan)
     return text + fmt::format("\nnot priced because of: {}{}\n", plan.reason,
                               plan.detail.empty() ? "" : "; " + plan.detail);

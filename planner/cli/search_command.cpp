@@ -6,6 +6,7 @@
 
 #include "planner/cli/commands.h"
 #include "planner/cli/plan_directory.h"
+#include "planner/lower/engine.h"
 #include "planner/search/search.h"
 
 namespace xt {
@@ -26,6 +27,13 @@ ExitCode search_command(const SearchOptions& options, const Surroundings& around
   Subject subject = subject_of(request, around.catalogue);
   if (options.n_ranked < 1)
     request.problem("top", fmt::format("is {}, must be at least 1", options.n_ranked));
+  const RunFile& given = request.fields();
+  const EngineRules* rules = engine_named(given.engine.value_or(std::string(default_engine)));
+  const bool may_have_stages =
+      rules != nullptr && rules->has_pipelines && given.pipeline_parallel != 1;
+  if (options.out && may_have_stages)
+    request.problem("pipeline_parallel", "not supported: writing the schedule of a pipeline",
+                    "set it to 1, or leave out --out");
   SearchSettings settings;
   settings.tokens_per_step = options.tokens_per_step;
   settings.n_ranked = static_cast<std::size_t>(std::max<std::int64_t>(1, options.n_ranked));

@@ -42,9 +42,6 @@ void check_pipeline(const Plan& plan, const EngineRules& rules, Request& request
                                 "but {} are no multiple of {}",
                                 s.gradient_accumulation, s.pipeline_parallel),
                     "set gradient_accumulation");
-  const std::optional<Choice>& swap = request.fields().swap;
-  if (swap && swap->kind != ChoiceKind::none)
-    request.problem("swap", "not supported: swapping in a pipeline", "leave it out");
 }
 
 }  // namespace xt

@@ -69,6 +69,8 @@ void LayerChoice::choose_swap() {
   left_.swap = swap.kind == ChoiceKind::automatic;
   const bool is_asked = strategy_.swap_layers > 0 || left_.swap || swap.kind == ChoiceKind::all;
   if (!is_asked) return;
+  if (strategy_.pipeline_parallel > 1)
+    request_.problem("swap", "not supported: swapping in a pipeline", "leave it out");
   if (strategy_.recompute_layers == 0)
     request_.problem("swap", "a layer that is not recomputed cannot be swapped",
                      "set recompute to `all` or to a number of layers");

@@ -83,6 +83,14 @@ std::vector<RecomputeOps> recomputed_ops(const EngineRules& rules) {
   return result;
 }
 
+std::vector<Dispatch> dispatches(const Subject& subject, const EngineRules& rules) {
+  std::vector<Dispatch> result{Dispatch::all_to_all};
+  if (!subject.architecture.is_moe()) return result;
+  if (rules.sends_copies) result.push_back(Dispatch::deep_ep);
+  if (rules.agrs_ranks > 0) result.push_back(Dispatch::agrs);
+  return result;
+}
+
 std::int64_t recomputed(const RunFile& run, std::int64_t most) {
   const Choice choice = run.recompute.value_or(Choice{ChoiceKind::all, 0});
   if (choice.kind == ChoiceKind::all) return most;
@@ -91,14 +99,20 @@ std::int64_t recomputed(const RunFile& run, std::int64_t most) {
 
 }  // namespace
 
+// What an engine or a model never has is not tried.
 std::vector<Knob> knobs(const RunFile& given, const Subject& subject, const EngineRules& rules) {
   const std::int64_t node = subject.profile.ranks_per_node();
   const std::int64_t ranks = given.devices.value_or(1) * subject.profile.ranks_per_device;
   const bool leaves_node = given.expert_parallel_across_nodes.value_or(false);
-  const std::int64_t most_experts = leaves_node ? ranks : std::min(ranks, node);
+  const bool is_moe = subject.architecture.is_moe();
+  const std::int64_t most_experts = !is_moe ? 1 : leaves_node ? ranks : std::min(ranks, node);
   const std::int64_t most_packs = given.intra_layer_micro_batches.value_or(2);
   const std::int64_t tokens = given.pack_length.value_or(default_pack_length) * most_packs;
   const std::int64_t layers = recomputable_layers(subject.architecture, rules);
+  constexpr std::int64_t usual_stages = 16;
+  const std::int64_t most_stages =
+      std::min({ranks, subject.architecture.num_hidden_layers, usual_stages});
+  const bool swaps = is_moe || rules.swaps_dense;
   const Most recomputable = [=](const RunFile&) { return layers; };
   const Most swappable = [=](const RunFile& run) { return recomputed(run, layers); };
   using Counts = std::vector<std::int64_t>;
@@ -107,22 +121,29 @@ std::vector<Knob> knobs(const RunFile& given, const Subject& subject, const Engi
   return {
       knob(given, of_layout, "expert_parallel", &RunFile::expert_parallel,
            powers_of_two(1, most_experts)),
-      knob(given, of_layout, "dispatch", &RunFile::dispatch,
-           {Dispatch::all_to_all, Dispatch::deep_ep, Dispatch::agrs}),
-      knob(given, of_layout, "shard_ranks", &RunFile::shard_ranks, shards(ranks, node)),
-      knob(given, of_layout, "sequence_parallel", &RunFile::sequence_parallel, Counts{1, 2, 4, 8}),
+      knob(given, of_layout, "dispatch", &RunFile::dispatch, dispatches(subject, rules)),
+      knob(given, of_layout, "shard_ranks", &RunFile::shard_ranks,
+           rules.replicates ? shards(ranks, node) : Counts{ranks}),
+      knob(given, of_layout, "sequence_parallel", &RunFile::sequence_parallel,
+           rules.splits_sequences ? Counts{1, 2, 4, 8} : Counts{1}),
       knob(given, of_layout, "context_parallel", &RunFile::context_parallel,
            rules.splits_context ? Counts{1, 2, 4, 8} : Counts{1}),
       knob(
           given, of_layout, "tensor_parallel", &RunFile::tensor_parallel,
           rules.splits_tensors ? powers_of_two(1, std::min<std::int64_t>(ranks, node)) : Counts{1}),
+      knob(given, of_layout, "pipeline_parallel", &RunFile::pipeline_parallel,
+           powers_of_two(1, rules.has_pipelines ? most_stages : 1)),
+      knob(given, of_layout, "virtual_stages", &RunFile::virtual_stages,
+           rules.has_pipelines ? Counts{1, 2, 4} : Counts{1}),
       knob(given, of_layout, "zero", &RunFile::zero, zero_stages(rules)),
       knob(given, of_layout, "intra_layer_micro_batches", &RunFile::intra_layer_micro_batches,
-           Counts{1, 2}),
-      knob(given, of_layout, "swap_optimizer", &RunFile::swap_optimizer, Flags{false, true}),
+           rules.runs_in_lock_step ? Counts{1, 2} : Counts{1}),
+      knob(given, of_layout, "swap_optimizer", &RunFile::swap_optimizer,
+           rules.swaps_optimizer ? Flags{false, true} : Flags{false}),
       knob(given, of_layout, "recompute_ops", &RunFile::recompute_ops, recomputed_ops(rules)),
       layer_knob(given, "recompute", &RunFile::recompute, recomputable),
-      layer_knob(given, "swap", &RunFile::swap, swappable),
+      swaps ? layer_knob(given, "swap", &RunFile::swap, swappable)
+            : knob(given, of_layers, "swap", &RunFile::swap, {Choice{ChoiceKind::none, 0}}),
       knob(given, of_layers, "reshard_after_forward", &RunFile::reshard_after_forward,
            Flags{true, false}),
       knob(given, of_layers, "loss_chunk", &RunFile::loss_chunk, chunks(rules, tokens)),

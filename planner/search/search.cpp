@@ -4,10 +4,7 @@
 #include <ostream>
 
 #include "costmodel/report/progress.h"
-#include "costmodel/sim/bound.h"
-#include "planner/lower/lower.h"
 #include "planner/parallel.h"
-#include "planner/search/condensed.h"
 
 namespace xt {
 namespace {
@@ -22,7 +19,7 @@ void simulate_all(Search& search, const std::vector<std::size_t>& which, std::si
     if (outcome.account) return;
     const Candidate& candidate = search.space.candidates[which[i]];
     outcome.account =
-        simulated(search.space.layout(candidate).graph, candidate.strategy, search.subject.profile);
+        simulated(plan_of(search.space, candidate), search.space.layout(candidate).graph);
   });
 }
 
@@ -108,31 +105,6 @@ std::vector<Verdict> verdicts(const Search& search) {
 }
 
 }  // namespace
-
-Outcome outcome_of(const OpGraph& graph, const Strategy& strategy, const Profile& profile) {
-  const Condensed step =
-      is_condensable(strategy) ? condensed(graph, strategy) : Condensed{graph, strategy, {}};
-  const Schedule schedule = lower(step.graph, step.strategy);
-  const Bindings bindings = assumed_bindings(schedule);
-  const StepMemory memory = step_memory(schedule, bindings, step.left_out);
-  const DeviceMemory device = device_memory(profile, schedule, memory.device, memory.pooled);
-  Outcome outcome;
-  outcome.peak = memory.device;
-  outcome.host = memory.host;
-  outcome.in_use = device.p50();
-  outcome.in_use_p95 = device.p95();
-  outcome.fits = device.fit() != Fit::does_not_fit && outcome.host <= profile.host_memory.value;
-  if (outcome.fits)
-    outcome.bound =
-        to_seconds(lower_bound(schedule, price(schedule, bindings, profile), step.copies()));
-  return outcome;
-}
-
-StepAccount simulated(const OpGraph& graph, const Strategy& strategy, const Profile& profile) {
-  const Schedule schedule = lower(graph, strategy);
-  const Bindings bindings = assumed_bindings(schedule);
-  return account(schedule, simulate(schedule, bindings, price(schedule, bindings, profile)));
-}
 
 Loss largest_loss(const StepAccount& better, const StepAccount& worse) {
   Loss loss{"idle", worse.idle - better.idle};

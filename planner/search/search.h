@@ -83,8 +83,8 @@ Search search(Request& request, Subject subject, const SearchSettings& settings)
 /// Memory and bound of `strategy`, and whether it fits.
 Outcome outcome_of(const OpGraph& graph, const Strategy& strategy, const Profile& profile);
 
-/// The step of `strategy`, simulated.
-StepAccount simulated(const OpGraph& graph, const Strategy& strategy, const Profile& profile);
+/// The step of `plan`, whose op graph is `graph`, simulated; of a pipeline, the mean over stages.
+StepAccount simulated(const Plan& plan, const OpGraph& graph);
 
 /// Of the parts of a step, the one that grew most against another step.
 struct Loss {

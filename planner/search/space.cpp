@@ -43,6 +43,7 @@ Strategy tokens_of(const RunFile& run, std::int64_t ranks) {
   s.sequence_parallel = run.sequence_parallel.value_or(1);
   s.context_parallel = run.context_parallel.value_or(1);
   s.tensor_parallel = run.tensor_parallel.value_or(1);
+  s.pipeline_parallel = run.pipeline_parallel.value_or(1);
   s.intra_layer_micro_batches = run.intra_layer_micro_batches.value_or(1);
   s.gradient_accumulation = run.gradient_accumulation.value_or(1);
   return s;
@@ -105,7 +106,8 @@ void Enumeration::set(RunFile& run, const Values& values, std::size_t first) con
 // Sets the micro-steps that make up the tokens of a step, or says why none do.
 std::string Enumeration::accumulation_problem(RunFile& run) const {
   const Strategy s = tokens_of(run, ranks_);
-  if (s.pack_length % s.ranks_of_pack() != 0 || s.ranks < s.ranks_of_pack())
+  if (s.pack_length % s.ranks_of_pack() != 0 || s.ranks % s.pipeline_parallel != 0 ||
+      s.stage_ranks() < s.ranks_of_pack())
     return {};  // refused by the checks
   const std::int64_t once = s.tokens_per_step() / s.gradient_accumulation;
   if (run.gradient_accumulation && s.tokens_per_step() != tokens_per_step_)

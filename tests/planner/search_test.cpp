@@ -28,9 +28,12 @@ const Flags small = {{"model", "drawn"},
                      {"pack_length", "512"},
                      {"loss_chunk", "256"}};
 
+// Without stages, which have a test of their own.
 Flags small_of(const std::string& engine) {
   const bool chunks = engine_named(engine)->chunks_loss;
-  return with(small, {{"engine", engine}, {"loss_chunk", chunks ? "256" : "none"}});
+  return with(
+      small,
+      {{"engine", engine}, {"loss_chunk", chunks ? "256" : "none"}, {"pipeline_parallel", "1"}});
 }
 
 Subject drawn_subject(std::mt19937& random, const Family& family) {
@@ -54,8 +57,7 @@ Search searched(const Flags& flags, const Subject& subject, const SearchSettings
 }
 
 Seconds simulated_step(const Search& found, const Candidate& candidate) {
-  return simulated(found.space.layout(candidate).graph, candidate.strategy, found.subject.profile)
-      .step;
+  return simulated(plan_of(found.space, candidate), found.space.layout(candidate).graph).step;
 }
 
 TEST(Search, FindsWhatSimulatingEverythingFinds) {
@@ -289,7 +291,8 @@ Search of_tiny_dense() {
   return search(request, std::move(subject), {});
 }
 
-// Chunks of 1024 tokens are all 512 of a rank; swapping, which is refused, is not why.
+// Chunks of 1024 tokens are all 512 of a rank; a pack that is split over more ranks than there are
+// is refused.
 TEST(Search, AValueThatComesToTheSameIsNotRefused) {
   const Search found = of_tiny_dense();
   const auto is_refused = [&](std::string_view name, std::string_view value) {
@@ -300,7 +303,7 @@ TEST(Search, AValueThatComesToTheSameIsNotRefused) {
     return of != found.alternatives.end() && !of->refused.empty();
   };
   EXPECT_FALSE(is_refused("loss_chunk", "1024"));
-  EXPECT_TRUE(is_refused("swap", "all"));
+  EXPECT_TRUE(is_refused("context_parallel", "4"));
 }
 
 TEST(Search, MoreRanksOfAPackThanThereAreIsTheReason) {
@@ -329,6 +332,37 @@ TEST(Search, SaysThatTheWinnerIsAtRisk) {
   const Search found = search(request, std::move(subject), {});
   EXPECT_THAT(search_text(found, Style{}),
               testing::ContainsRegex("at risk: one run in twenty takes ~[0-9.]+ GiB of 79.18 GiB"));
+}
+
+TEST(Search, StagesOfAPipelineHaveTheMemoryOfTheEstimateAndAreNoFasterThanTheirBound) {
+  std::size_t n_pipelines = 0;
+  std::mt19937 random(20261201);
+  for (const Family& family : families()) {
+    SearchSettings settings;
+    settings.n_ranked = 1'000'000;
+    settings.tokens_per_step = 8192;
+    const Flags few = with(small, {{"engine", "megatron"},
+                                   {"loss_chunk", "none"},
+                                   {"context_parallel", "1"},
+                                   {"recompute_ops", "all"},
+                                   {"expert_parallel", "1"},
+                                   {"dispatch", "all_to_all"}});
+    const Search found = searched(few, drawn_subject(random, family), settings);
+    for (const std::size_t i : found.ranked) {
+      const Candidate& candidate = found.space.candidates[i];
+      if (candidate.strategy.pipeline_parallel == 1) continue;
+      ++n_pipelines;
+      const Outcome& outcome = found.outcomes[i];
+      const Estimate answer = estimate(plan_of(found.space, candidate));
+      EXPECT_EQ(outcome.peak, answer.device.allocated) << strategy_text(candidate.strategy);
+      EXPECT_EQ(outcome.in_use, answer.device.p50()) << strategy_text(candidate.strategy);
+      EXPECT_LE(outcome.bound.value, answer.account.step.value * (1 + 1e-12))
+          << strategy_text(candidate.strategy);
+      EXPECT_GT(outcome.bound.value, 0.2 * answer.account.step.value)
+          << strategy_text(candidate.strategy);
+    }
+  }
+  EXPECT_GT(n_pipelines, 100u);
 }
 
 }  // namespace

@@ -115,6 +115,7 @@ struct PublishedParallel {
   std::int64_t zero = 0;
 
   std::int64_t data_parallel() const { return dp_shard * dp_replicate; }
+  auto operator<=>(const PublishedParallel&) const = default;
 
   template <typename Archive>
   void describe(Archive& archive);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "costmodel/diagnostics/check.h"
 #include "planner/validate/validate.h"
@@ -132,6 +133,41 @@ PrintedScore printed_score(const std::vector<RowScore>& rows) {
   return score;
 }
 
+// What tells layouts of one key apart.
+auto layout_of(const PublishedRow& row) {
+  return std::tuple(row.parallel, row.micro_batch_size, row.recompute, row.recompute_detail);
+}
+
+bool are_several(const std::vector<const RowScore*>& rows) {
+  return std::ranges::any_of(
+      rows, [&](const RowScore* of) { return layout_of(of->row) != layout_of(rows.front()->row); });
+}
+
+LayoutScore layout_score(const std::vector<const RowScore*>& rows) {
+  std::vector<MeasuredLayout> layouts;
+  for (const RowScore* of : rows)
+    layouts.push_back({*of->row.tokens_per_device_s(), of->outcome.predicted->tokens_per_device_s});
+  return {layout_key(rows.front()->row), rows.size(), regret(layouts), rank_correlation(layouts)};
+}
+
+std::vector<LayoutScore> layout_scores(const std::vector<RowScore>& rows) {
+  std::vector<std::vector<const RowScore*>> groups;
+  for (const RowScore& of : rows) {
+    if (!of.time_error) continue;
+    const auto group = std::ranges::find_if(groups, [&](const auto& others) {
+      return layout_key(others.front()->row) == layout_key(of.row);
+    });
+    if (group == groups.end())
+      groups.push_back({&of});
+    else
+      group->push_back(&of);
+  }
+  std::vector<LayoutScore> result;
+  for (const auto& group : groups)
+    if (are_several(group)) result.push_back(layout_score(group));
+  return result;
+}
+
 }  // namespace
 
 Validation score(const std::vector<PublishedRow>& rows, const std::vector<RowOutcome>& outcomes) {
@@ -159,6 +195,7 @@ Validation score(const std::vector<PublishedRow>& rows, const std::vector<RowOut
   result.unsupported = count_reasons(result.rows);
   result.oom = oom_score(result.rows);
   result.printed = printed_score(result.rows);
+  result.layouts = layout_scores(result.rows);
   return result;
 }
 

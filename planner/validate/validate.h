@@ -11,6 +11,7 @@
 #include "costmodel/io/json.h"
 #include "costmodel/report/style.h"
 #include "planner/estimate/estimate.h"
+#include "planner/validate/layouts.h"
 #include "planner/validate/printed_flops.h"
 #include "planner/validate/row_plan.h"
 #include "planner/validate/statistics.h"
@@ -90,6 +91,7 @@ struct Validation {
   std::vector<std::pair<std::string, std::size_t>> unsupported;  ///< rows by reason, most first
   OomScore oom;
   PrintedScore printed;
+  std::vector<LayoutScore> layouts;  ///< of keys with several layouts, in the order of the files
 };
 
 /// What `plan` predicts.

@@ -85,6 +85,21 @@ Json groups_json(const std::vector<GroupScore>& groups, const std::vector<std::s
   return json;
 }
 
+Json layouts_json(const std::vector<LayoutScore>& layouts) {
+  constexpr std::array<std::string_view, 7> keys = {
+      "source", "model", "machine", "devices", "seq_len", "precision", "global_batch_size"};
+  Json json = Json::array();
+  for (const LayoutScore& of : layouts) {
+    Json one = Json::object();
+    for (std::size_t i = 0; i < keys.size(); ++i) one.add(std::string(keys[i]), of.key[i]);
+    one.add("layouts", size_json(of.n));
+    one.add("regret", of.regret);
+    one.add("rank_correlation", optional_json(of.rank_correlation));
+    json.push_back(std::move(one));
+  }
+  return json;
+}
+
 }  // namespace
 
 Json validation_json(const Validation& validation) {
@@ -109,6 +124,7 @@ Json validation_json(const Validation& validation) {
                              {"missed", size_json(oom.n_missed)},
                              {"fitting", size_json(oom.n_fitting)},
                              {"false", size_json(oom.n_false)}})},
+       {"layouts", layouts_json(validation.layouts)},
        {"printed_flops",
         Json::object({{"rows", size_json(printed.n_rows)}, {"inconsistent", inconsistent}})}});
 }

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "costmodel/report/table.h"
 #include "costmodel/units/format.h"
 #include "planner/validate/validate.h"
@@ -86,6 +88,27 @@ std::string printed_lines(const Validation& validation) {
     text += "  " + printed_line(of.row, *of.printed_flops);
   }
   return text;
+}
+
+// How good a choice is that believes predictions.
+std::string layouts_line(const std::vector<LayoutScore>& layouts) {
+  if (layouts.empty()) return "";
+  std::vector<double> regrets, correlations;
+  for (const LayoutScore& of : layouts) {
+    regrets.push_back(of.regret);
+    if (of.rank_correlation) correlations.push_back(*of.rank_correlation);
+  }
+  const auto percent = [](double ratio) { return fmt::format("{:.1f} %", 100 * ratio); };
+  std::string text = fmt::format(
+      "layouts: {} models were measured in several; the one that is predicted to be fastest is {} "
+      "slower than "
+      "the fastest in the median, {} at most",
+      layouts.size(), percent(*percentile(regrets, 0.5)),
+      percent(*std::ranges::max_element(regrets)));
+  if (const auto median = percentile(correlations, 0.5))
+    text +=
+        fmt::format("; rank correlation {:.2f} in the median of {}", *median, correlations.size());
+  return text + "\n";
 }
 
 std::string layout_text(const PublishedParallel& p) {
@@ -180,7 +203,8 @@ std::string validation_text(const Validation& validation) {
   text += group_table(strata, groups) + "\n";
   text += group_table({{"source", {}, Align::left}}, validation.sources);
   text += reason_table(validation) + "\n";
-  return text + oom_line(validation.oom) + printed_lines(validation);
+  return text + oom_line(validation.oom) + layouts_line(validation.layouts) +
+         printed_lines(validation);
 }
 
 std::string explanation_text(const RowScore& row, const RowPlan& plan, const Style& style) {

@@ -1,5 +1,5 @@
-"""Acceptance of the cost model: published runs against their predictions, which is the same everywhere, and how
-long a search of ten thousand candidates takes on this machine.
+"""Acceptance of the cost model: published runs and techniques against their predictions, which is the same everywhere,
+and how long a search of ten thousand candidates takes on this machine.
 
 Writes tests/accuracy/cost_model.json, on which tests/accuracy asserts. Uses only the standard library.
 XT_BUILD=FOLDER takes the programs from another build folder.
@@ -15,6 +15,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests/accuracy"))
 import published  # noqa: E402
+import techniques  # noqa: E402
 BUILD = ROOT / os.environ.get("XT_BUILD", "build/release")
 BENCHMARK = BUILD / "tests/benchmarks/search_benchmark"
 TABLE = ROOT / "tests/accuracy/cost_model.json"
@@ -59,9 +60,16 @@ def accept_published():
     return result
 
 
+def accept_techniques():
+    """Every pair of tests/published/techniques.json, with one technique and without."""
+    result = techniques.summary(BUILD / "planner/cli/xt-plan")
+    print("\n".join(techniques.lines(result)))
+    return result
+
+
 def main():
-    parts = sys.argv[1:] or ["published", "search"]
-    known = {"published": accept_published, "search": accept_search}
+    known = {"published": accept_published, "techniques": accept_techniques, "search": accept_search}
+    parts = sys.argv[1:] or list(known)
     if unknown := [part for part in parts if part not in known]:
         sys.exit(f"unknown part {', '.join(unknown)}; known are {', '.join(known)}")
     table = json.loads(TABLE.read_text()) if TABLE.exists() else {}

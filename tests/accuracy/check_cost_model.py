@@ -6,6 +6,7 @@ import pathlib
 import sys
 
 import published
+import techniques
 
 HERE = pathlib.Path(__file__).resolve().parent
 table = json.loads((HERE / "cost_model.json").read_text())
@@ -25,6 +26,11 @@ now = published.summary(sys.argv[1])
 if not published.is_like(now, table["published"]):
     problems.append("published runs are not predicted as the table says: scripts/accept.sh cost_model published")
 problems += [f"README lacks: {row}" for row in published.readme_rows(now) if row not in readme]
+
+effects = techniques.summary(sys.argv[1])
+if effects != table["techniques"]:
+    problems.append("techniques do not have the effects of the table: scripts/accept.sh cost_model techniques")
+problems += [f"README lacks: {line}" for line in techniques.readme_lines(effects) if line not in readme]
 
 print("\n".join(problems) or "cost model: as README says")
 sys.exit(1 if problems else 0)

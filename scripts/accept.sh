@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Acceptance that reads a clock or takes long; writes the table that the tests assert on.
 #   scripts/accept.sh end_to_end [time|memory|planning]
-#   scripts/accept.sh cost_model [published|search]
+#   scripts/accept.sh cost_model [published|techniques|search]
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 name=${1:-}
 case $name in
 end_to_end | cost_model) shift ;;
 *)
-  echo "usage: scripts/accept.sh end_to_end [time|memory|planning] | cost_model [published|search]" >&2
+  echo "usage: scripts/accept.sh end_to_end [time|memory|planning] | cost_model [published|techniques|search]" >&2
   exit 2
   ;;
 esac

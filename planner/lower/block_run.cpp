@@ -136,12 +136,15 @@ void Lowering::emit(PreparedOp& op, const BlockRun& run, std::span<const OpId> a
 }
 
 // Autograd makes the gradient of a second use of a parameter a tensor of its own and adds it to the
-// first.
+// first; a sum in fp32 is what such a pass takes longest with.
 void Lowering::add_gradient(const BlockRun& run, ValueId gradient, BufferId addend) {
   const auto& shape = run.block.graph->values[at(gradient)].shape;
-  const std::int64_t elements = shape[0].code * shape[1].code * shape[2].code;
-  op(Kernel::add, origin(run.phase, StepPart::accumulate, run.layer, run.micro_batch), {elements},
-     {addend}, {run.values[at(gradient)]});
+  const BufferId sum = run.values[at(gradient)];
+  Work work;
+  work.kernel = Kernel::add;
+  work.dtype = build_.draft().buffer(sum).dtype;
+  work.extents[0] = shape[0].code * shape[1].code * shape[2].code;
+  op(work, origin(run.phase, StepPart::accumulate, run.layer, run.micro_batch), {addend}, {sum});
 }
 
 void Lowering::run_forward(std::span<const BlockRun> runs, std::span<const OpId> last_waits_for) {

@@ -131,6 +131,7 @@ constexpr EngineRules megatron() {
   rules.overlaps_tensor_parallel = true;  // core/tensor_parallel/layers.py, backward of its linear
   rules.least_zero = 0;
   rules.most_zero = 1;
+  rules.sums_from_zero = true;
   rules.accumulates_in_products = true;
   rules.gathers_in_forward = true;
   rules.chunks_loss = false;
@@ -162,8 +163,74 @@ constexpr EngineRules deepspeed() {
   return rules;
 }
 
-constexpr std::array<EngineRules, 6> rows = {xt_run(), xtuner_v1(), torchtitan(),
-                                             fsdp1(),  megatron(),  deepspeed()};
+// Source: ModelLink and MindSpeed-LLM (Ascend), examples/*/pretrain_*_ptd.sh: Megatron-LM with
+// --no-gradient-accumulation-fusion, so that core/distributed adds gradients to sums in fp32
+constexpr EngineRules mindspeed() {
+  EngineRules rules = megatron();
+  rules.name = "mindspeed";
+  rules.summary = "MindSpeed: Megatron-LM on Ascend, gradients added by passes of their own";
+  rules.accumulates_in_products = false;
+  return rules;
+}
+
+// Source: MindSpore, documentation of optimizer parallelism: weights at rest are split, gathered
+// behind the forward pass and gradients scattered; ccsrc/frontend/parallel/step_parallel.cc
+// gathers behind the cast to 16 bits, so that gradients are reduced in them too; MindFormers,
+// which accumulates by passes of their own
+constexpr EngineRules mindformers() {
+  EngineRules rules = mindspeed();
+  rules.name = "mindformers";
+  rules.summary = "MindFormers: MindSpore with optimizer, tensor and pipeline parallelism";
+  rules.splits_context = false;
+  rules.sends_copies = false;
+  rules.splits_tensors_of_experts = false;
+  rules.reduce_dtype = DType::bf16;
+  return rules;
+}
+
+// Source: nanotron 0.5, optim/gradient_accumulator.py, optim/zero.py, which gathers after the
+// update, parallel/pipeline_parallel/engine.py and parallel/tensor_parallel
+constexpr EngineRules nanotron() {
+  EngineRules rules = mindspeed();
+  rules.name = "nanotron";
+  rules.summary = "nanotron: tensor and pipeline parallelism, gradients summed in fp32";
+  rules.splits_context = false;
+  rules.sends_copies = false;
+  rules.splits_tensors_of_experts = false;
+  rules.drops_by_op = false;
+  rules.keeps_attended = false;
+  rules.gathers_in_forward = false;
+  rules.reduces_behind_gathers = false;
+  return rules;
+}
+
+// Source: InternEvo, solver/optimizer/hybrid_zero_optim.py with overlap_sync_grad, which reduces
+// gradients over all ranks behind the last backward pass and sends updated weights after the
+// update, which we take for a gather; model/modeling_internlm.py, whose norms, rotary angles and
+// activations are fused; core/naive_amp.py, which widens logits
+constexpr EngineRules internevo() {
+  EngineRules rules;
+  rules.name = "internevo";
+  rules.summary = "InternEvo: optimizer state split over all ranks or some, tensor parallelism";
+  rules.recomputes_whole_layer = true;
+  rules.swaps_dense = false;
+  rules.hides_exchange = false;
+  rules.fuses_gate_up = false;
+  rules.splits_tensors = true;
+  rules.overlaps_tensor_parallel = true;
+  rules.replicates = true;
+  rules.least_zero = 0;
+  rules.most_zero = 1;
+  rules.all_reduces_gradients = true;
+  rules.chunks_loss = false;
+  rules.loss = LossKind::fp32_whole;
+  rules.workspaces = no_workspaces;
+  return rules;
+}
+
+constexpr std::array<EngineRules, 10> rows = {xt_run(),   xtuner_v1(), torchtitan(), fsdp1(),
+                                              megatron(), deepspeed(), mindspeed(),  mindformers(),
+                                              nanotron(), internevo()};
 
 }  // namespace
 

@@ -58,7 +58,9 @@ struct EngineRules {
   std::int64_t least_zero = 3;             ///< the lowest stage of ZeRO, see lower/stages.cpp
   std::int64_t most_zero = 3;              ///< the highest one
   bool keeps_narrow_shards = false;      ///< 16-bit weights beside fp32 ones; gradients as reduced
+  bool sums_from_zero = false;           ///< kept gradients are cleared, and all micro-steps add
   bool accumulates_in_products = false;  ///< products of weight gradients add to them
+  bool all_reduces_gradients = false;    ///< kept ones, over all ranks, also where state is split
   bool gathers_in_forward = false;  ///< updated weights behind the next forward, not the update
   bool chunks_loss = true;          ///< else lm_head and loss are whole
   LossKind loss = LossKind::in_place;

@@ -157,15 +157,14 @@ class Lowering {
   bool keeps_narrow_shards() const {
     return rules_.keeps_narrow_shards && graph_.dtype != DType::fp32;
   }
-  bool adds_gradients() const {
-    return keeps_gradients() && (rules_.accumulates_in_products || !is_first_);
-  }
+  bool adds_gradients() const { return keeps_gradients() && (rules_.sums_from_zero || !is_first_); }
   bool is_split(const UnitFlat& flat) { return group_size(flat.group) > 1; }
   void make_copies(UnitFlat& flat);
   BufferId own_weights(const UnitFlat& flat);
   void refresh(const FsdpUnit& unit, UnitFlat& flat, Phase phase);
   void clear_gradients();
   void reduce_kept(const FsdpUnit& unit, UnitFlat& flat);
+  void all_reduce_kept(const FsdpUnit& unit, const UnitFlat& flat, Lane lane);
   void reduce_over_tensor_ranks();
   void widen_gradients();
   void publish_weights();

@@ -38,27 +38,37 @@ void Lowering::refresh(const FsdpUnit& unit, UnitFlat& flat, Phase phase) {
   flat.is_stale = false;
 }
 
-// Sums are begun at zero where every product adds to them.
+// Sums are begun at zero where every micro-step adds to them.
 void Lowering::clear_gradients() {
-  if (!keeps_gradients() || !rules_.accumulates_in_products) return;
+  if (!keeps_gradients() || !rules_.sums_from_zero) return;
   for (FsdpUnit& unit : units_)
     for (UnitFlat& flat : unit.flats)
       op({Kernel::fill_zero, strategy_.reduce_dtype, Group::none, {flat.layout->elements}},
          origin(Phase::prepare, StepPart::accumulate, unit.layer), {}, {flat.gradient});
 }
 
+// Replicas of split state are further ranks that gradients are summed over.
+//
+// Source: InternEvo, solver/optimizer/hybrid_zero_optim.py, which reduces over all data-parallel
+// ranks and broadcasts within the ranks of zero1
+void Lowering::all_reduce_kept(const FsdpUnit& unit, const UnitFlat& flat, Lane lane) {
+  const Group over = strategy_.replicas() > 1 ? Group::world : flat.reduces_over;
+  op({Kernel::all_reduce, strategy_.reduce_dtype, over, {flat.layout->elements}},
+     origin(Phase::backward, StepPart::all_reduce, unit.layer), {}, {flat.gradient}, lane);
+}
+
 void Lowering::reduce_kept(const FsdpUnit& unit, UnitFlat& flat) {
-  flat.gradient_shard = flat.gradient;
-  if (!is_last_ || group_size(flat.reduces_over) == 1) return;
-  const Lane lane = rules_.reduces_behind_gathers ? Lane::all_gather : Lane::reduce_scatter;
   const Extent n = flat.layout->elements;
   const DType dtype = strategy_.reduce_dtype;
-  if (strategy_.zero == 0) {
-    op({Kernel::all_reduce, dtype, flat.reduces_over, {n}},
-       origin(Phase::backward, StepPart::all_reduce, unit.layer), {}, {flat.gradient}, lane);
+  flat.gradient_shard = flat.gradient;
+  if (is_split(flat))
+    flat.gradient_shard = build_.view(flat.gradient, 0, {flat.shard_elements, 1, 1}, dtype);
+  if (!is_last_ || group_size(flat.reduces_over) * strategy_.replicas() == 1) return;
+  const Lane lane = rules_.reduces_behind_gathers ? Lane::all_gather : Lane::reduce_scatter;
+  if (strategy_.zero == 0 || rules_.all_reduces_gradients) {
+    all_reduce_kept(unit, flat, lane);
     return;
   }
-  flat.gradient_shard = build_.view(flat.gradient, 0, {flat.shard_elements, 1, 1}, dtype);
   op({Kernel::reduce_scatter, dtype, flat.reduces_over, {n}},
      origin(Phase::backward, StepPart::reduce_scatter, unit.layer), {flat.gradient},
      {flat.gradient_shard}, lane);

@@ -303,7 +303,7 @@ void Checks::check_zero() {
     request_.problem("zero",
                      fmt::format("{} has stages {} to {} of ZeRO, not {}", rules_.name,
                                  rules_.least_zero, rules_.most_zero, s.zero),
-                     "megatron has 0 and 1, deepspeed 1 to 3, the others 3");
+                     "deepspeed has 1 to 3, engines of FSDP 3, the others 0 and 1");
   else if (s.zero < 3 && s.compute_dtype == DType::fp32)
     request_.problem(from_.compute_dtype ? "compute_dtype" : "zero",
                      "below stage 3 weights are kept in 16 bits beside those in fp32",

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
 
 #include "costmodel/models/config.h"
 #include "planner/lower/engine.h"
@@ -31,13 +32,17 @@ struct EngineOfFramework {
 // For attention where a row names no kernels: PyTorch's own, which are those of FlashAttention-2.
 // LLM-Foundry's published sweep runs the kernels in Triton whatever a table says
 // (scripts/train/benchmarking/submit_benchmarks.py).
-constexpr std::array<EngineOfFramework, 6> engine_rows = {{
+constexpr std::array<EngineOfFramework, 10> engine_rows = {{
     {"fsdp2", "XTuner V1", "xtuner_v1", 4096, "1024", ""},
     {"fsdp2", "", "torchtitan", 0, "none", "flash2"},
     {"fsdp1", "LLM-Foundry", "fsdp1", 0, "none", "triton", true},
     {"fsdp1", "", "fsdp1", 0, "none", "flash2"},
     {"megatron", "", "megatron", 0, "none", ""},
     {"deepspeed", "", "deepspeed", 0, "none", "flash2"},
+    {"mindspeed", "", "mindspeed", 0, "none", ""},
+    {"mindformers", "", "mindformers", 0, "none", ""},
+    {"other", "nanotron", "nanotron", 0, "none", "flash2"},
+    {"other", "InternEvo", "internevo", 0, "none", "flash2"},
 }};
 
 const EngineOfFramework* engine_of(const PublishedRow& row) {
@@ -255,6 +260,17 @@ Flags data_flags(const PublishedRow& row, const EngineOfFramework& of) {
           {"gradient_accumulation", std::to_string(gradient_accumulation(row))}};
 }
 
+// Ranks that share optimizer state; 0: all. There is no field, but notes of InternEvo's rows.
+std::int64_t state_ranks(const PublishedRow& row) {
+  constexpr std::string_view before = "optimizer state sharded over ";
+  const std::size_t found = row.notes.find(before);
+  if (found == std::string::npos) return 0;
+  const char* const number = row.notes.data() + found + before.size();
+  std::int64_t ranks = 0;
+  std::from_chars(number, row.notes.data() + row.notes.size(), ranks);
+  return ranks;
+}
+
 // How a row's step is spread over ranks.
 Flags layout_flags(const PublishedRow& row, const Profile& profile) {
   const PublishedParallel& parallel = row.parallel;
@@ -284,6 +300,7 @@ Flags layout_flags(const PublishedRow& row, const Profile& profile) {
   }
   if (parallel.dp_replicate > 1 && !has_stages)
     flags.emplace_back("shard_ranks", std::to_string(ranks / parallel.dp_replicate));
+  if (state_ranks(row) > 0) flags.emplace_back("shard_ranks", std::to_string(state_ranks(row)));
   const bool sends_copies =
       row.framework.find("DeepEP") != std::string::npos || notes_say(row, "HybridEP");
   if (parallel.ep > 1 && sends_copies) flags.emplace_back("dispatch", "deep_ep");

@@ -56,7 +56,8 @@ constexpr EngineRules xtuner_v1() {
 // Source: torchtitan, parallelize_llama.py, December 2024: layers are wrapped one by one, the last
 // is not resharded, and embedding, norm and head are what the root holds, which FSDP2 never
 // reshards; gradients are reduced in fp32; the loss widens all logits. PyTorch,
-// distributed/tensor/experimental/_attention.py, for context parallelism.
+// distributed/tensor/experimental/_attention.py, for context parallelism. Inputs of layers go to
+// the host when they are saved: TRL and torchtune, OffloadActivations.
 constexpr EngineRules torchtitan() {
   EngineRules rules;
   rules.name = "torchtitan";
@@ -67,7 +68,6 @@ constexpr EngineRules torchtitan() {
   rules.pools_by_stream = true;
   rules.reduces_behind_gathers = true;
   rules.keeps_root = true;
-  rules.swaps_dense = false;
   rules.hides_exchange = false;
   rules.fuses_gate_up = false;
   rules.repeats_key_heads = true;

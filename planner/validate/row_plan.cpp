@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 
 #include "costmodel/models/config.h"
 #include "planner/lower/engine.h"
 #include "planner/validate/model_config.h"
+#include "planner/validate/row_notes.h"
 
 namespace xt {
 namespace {
@@ -32,7 +32,7 @@ struct EngineOfFramework {
 // For attention where a row names no kernels: PyTorch's own, which are those of FlashAttention-2.
 // LLM-Foundry's published sweep runs the kernels in Triton whatever a table says
 // (scripts/train/benchmarking/submit_benchmarks.py).
-constexpr std::array<EngineOfFramework, 10> engine_rows = {{
+constexpr std::array<EngineOfFramework, 11> engine_rows = {{
     {"fsdp2", "XTuner V1", "xtuner_v1", 4096, "1024", ""},
     {"fsdp2", "", "torchtitan", 0, "none", "flash2"},
     {"fsdp1", "LLM-Foundry", "fsdp1", 0, "none", "triton", true},
@@ -43,6 +43,7 @@ constexpr std::array<EngineOfFramework, 10> engine_rows = {{
     {"mindformers", "", "mindformers", 0, "none", ""},
     {"other", "nanotron", "nanotron", 0, "none", "flash2"},
     {"other", "InternEvo", "internevo", 0, "none", "flash2"},
+    {"other", "torchtitan", "torchtitan", 0, "none", "flash2"},
 }};
 
 const EngineOfFramework* engine_of(const PublishedRow& row) {
@@ -74,6 +75,9 @@ bool recomputes_by_op(const PublishedRow& row) {
 // Ops that a row recomputes where not all of a layer's.
 std::optional<std::string_view> dropped_ops(const PublishedRow& row) {
   if (recomputes_by_op(row)) return dropped_by_op;
+  if (row.recompute == PublishedRecompute::selective &&
+      row.recompute_detail->starts_with("default policy of the graph trainer"))
+    return "norms+activations";
   if (row.recompute == PublishedRecompute::selective && row.recompute_detail == "core_attn")
     return "attention";
   return std::nullopt;
@@ -106,8 +110,10 @@ bool has_odd_shared_expert(const PublishedRow& row) {
 bool swaps(const PublishedRow& row) { return row.model.is_moe() || rules_of(row).swaps_dense; }
 
 // Whether a row's `cp` stands for Ulysses.
+// Source: XTuner (InternLM/xtuner, v0.1), parallel/sequence
 bool is_ulysses(const PublishedRow& row) {
-  return notes_say(row, "Ulysses") || row.framework.find("Ulysses") != std::string::npos;
+  return notes_say(row, "Ulysses") || row.framework.find("Ulysses") != std::string::npos ||
+         row.framework.starts_with("XTuner");
 }
 
 bool splits(const PublishedRow& row) {
@@ -260,22 +266,12 @@ Flags data_flags(const PublishedRow& row, const EngineOfFramework& of) {
           {"gradient_accumulation", std::to_string(gradient_accumulation(row))}};
 }
 
-// Ranks that share optimizer state; 0: all. There is no field, but notes of InternEvo's rows.
-std::int64_t state_ranks(const PublishedRow& row) {
-  constexpr std::string_view before = "optimizer state sharded over ";
-  const std::size_t found = row.notes.find(before);
-  if (found == std::string::npos) return 0;
-  const char* const number = row.notes.data() + found + before.size();
-  std::int64_t ranks = 0;
-  std::from_chars(number, row.notes.data() + row.notes.size(), ranks);
-  return ranks;
-}
-
 // How a row's step is spread over ranks.
 Flags layout_flags(const PublishedRow& row, const Profile& profile) {
   const PublishedParallel& parallel = row.parallel;
-  const std::int64_t ranks = row.devices * profile.ranks_per_device;
-  Flags flags = {{"devices", std::to_string(row.devices)},
+  const std::int64_t devices = row.devices / dies_of_row(row, profile);
+  const std::int64_t ranks = devices * profile.ranks_per_device;
+  Flags flags = {{"devices", std::to_string(devices)},
                  {"expert_parallel", std::to_string(parallel.ep)},
                  {"expert_parallel_across_nodes", "true"},
                  {"pipeline_parallel", std::to_string(parallel.pp)},
@@ -333,8 +329,8 @@ Flags flags_of(const PublishedRow& row, const EngineOfFramework& of, const Profi
 // A cluster's network is a choice of who built it: what the row says of it counts.
 Profile with_network(Profile profile, const PublishedRow& row) {
   if (!row.scale_out_gbit_s_per_device) return profile;
-  const double per_rank =
-      *row.scale_out_gbit_s_per_device * 1e9 / 8 / static_cast<double>(profile.ranks_per_device);
+  const std::int64_t ranks = profile.ranks_per_device / dies_of_row(row, profile);
+  const double per_rank = *row.scale_out_gbit_s_per_device * 1e9 / 8 / static_cast<double>(ranks);
   profile.sources.entries.emplace_back("published_row", row.source.title);
   profile.scale_out = {BytesPerSecond(per_rank),
                        {"published_row", Grade::vendor, "the network of this run"}};
@@ -344,7 +340,7 @@ Profile with_network(Profile profile, const PublishedRow& row) {
 }  // namespace
 
 std::string profile_name(const PublishedRow& row) {
-  return row.machine == two_die_package ? "ascend_a3" : row.machine;
+  return row.machine == two_die_package || row.machine == one_die ? "ascend_a3" : row.machine;
 }
 
 Profiles profiles_of(const std::vector<PublishedRow>& rows, const Catalogue& catalogue) {

@@ -1,8 +1,8 @@
 #include "planner/validate/validate.h"
 
-#include "planner/validate/left_out.h"
-
 #include "planner/parallel.h"
+#include "planner/validate/left_out.h"
+#include "planner/validate/row_notes.h"
 
 namespace xt {
 namespace {
@@ -10,7 +10,7 @@ namespace {
 RowOutcome price_row(const PublishedRow& row, const Profiles& profiles) {
   const RowPlan plan = plan_of(row, profiles);
   if (!plan.plan) return {{}, plan.reason, plan.detail};
-  return {predict(*plan.plan)};
+  return {predict(row, *plan.plan)};
 }
 
 std::array<Seconds, kernel_class_names.size()> alone_by_class(const Estimate& of) {
@@ -42,6 +42,12 @@ RowPrediction predict(const Plan& plan) {
   prediction.hardware_flops_per_token =
       answer.hardware_flops.value / (tokens_per_rank_s * prediction.step_time_s);
   prediction.alone = alone_by_class(answer);
+  return prediction;
+}
+
+RowPrediction predict(const PublishedRow& row, const Plan& plan) {
+  RowPrediction prediction = predict(plan);
+  prediction.tokens_per_device_s /= static_cast<double>(dies_of_row(row, plan.profile));
   return prediction;
 }
 

@@ -84,6 +84,26 @@ constexpr EngineRules torchtitan() {
   return rules;
 }
 
+// Source: torchtitan, experiments/simple_fsdp/simple_fsdp.py and experiments/graph_trainer: one
+// graph casts and gathers each weight where it is read and again in the backward pass, without flat
+// buffers and on the memory of one stream
+constexpr EngineRules simple_fsdp() {
+  EngineRules rules = torchtitan();
+  rules.name = "simple_fsdp";
+  rules.summary = "torchtitan's graph trainer: FSDP traced into one compiled graph";
+  rules.copies_gathered = false;
+  rules.copies_gradients = false;
+  rules.pools_by_stream = false;
+  rules.keeps_root = false;
+  rules.keeps_last_dense_layer = false;
+  rules.keeps_last_sparse_layer = false;
+  rules.swaps_dense = false;
+  rules.has_eager_kernels = false;
+  rules.has_fp8_products = false;
+  rules.splits_context = false;
+  return rules;
+}
+
 // Source: PyTorch, torch/distributed/fsdp, flat parameters; MosaicML Composer, which wraps layers
 // one by one, and updates op by op; the gradients of views of a flat parameter are concatenated;
 // llm-foundry, whose fused cross-entropy writes gradients over logits.
@@ -228,9 +248,9 @@ constexpr EngineRules internevo() {
   return rules;
 }
 
-constexpr std::array<EngineRules, 10> rows = {xt_run(),   xtuner_v1(), torchtitan(), fsdp1(),
-                                              megatron(), deepspeed(), mindspeed(),  mindformers(),
-                                              nanotron(), internevo()};
+constexpr std::array<EngineRules, 11> rows = {
+    xt_run(),    xtuner_v1(), torchtitan(),  simple_fsdp(), fsdp1(),    megatron(),
+    deepspeed(), mindspeed(), mindformers(), nanotron(),    internevo()};
 
 }  // namespace
 

@@ -43,7 +43,7 @@ constexpr std::array<EngineOfFramework, 11> engine_rows = {{
     {"mindformers", "", "mindformers", 0, "none", ""},
     {"other", "nanotron", "nanotron", 0, "none", "flash2"},
     {"other", "InternEvo", "internevo", 0, "none", "flash2"},
-    {"other", "torchtitan", "torchtitan", 0, "none", "flash2"},
+    {"other", "torchtitan graph trainer", "simple_fsdp", 0, "none", "flash2"},
 }};
 
 const EngineOfFramework* engine_of(const PublishedRow& row) {
@@ -234,6 +234,9 @@ std::int64_t liger_chunk(const PublishedRow& row) {
   return static_cast<std::int64_t>(std::bit_ceil(least));
 }
 
+constexpr std::array<std::string_view, 3> chunk_phrases = {
+    "cross entropy in chunks", "cross entropy in 8 chunks", "chunked loss"};
+
 // The loss has no field: where it is not whole, the notes say so. Eight chunks of the tokens are
 // torchtitan's default.
 //
@@ -241,7 +244,7 @@ std::int64_t liger_chunk(const PublishedRow& row) {
 std::string loss_chunk(const PublishedRow& row, const EngineOfFramework& of) {
   constexpr std::int64_t default_chunks = 8;
   if (notes_say(row, "Liger fused linear cross entropy")) return std::to_string(liger_chunk(row));
-  if (notes_say(row, "cross entropy in chunks") || notes_say(row, "chunked loss"))
+  if (says_any(row, chunk_phrases) && !notes_say(row, "undoes the loss chunking"))
     return std::to_string(loss_tokens(row) / default_chunks);
   return std::string(of.loss_chunk);
 }

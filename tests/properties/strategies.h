@@ -70,7 +70,7 @@ inline Architecture draw_model(std::mt19937& random, const Family& family) {
   if (family.full_attention_every > 0) model.sliding_window = 4 * up_to(8);
   if (family.has_shared_experts && !family.has_mla) model.rotary_size = model.head_dim / 4 * 2;
   if (family.has_mla) {
-    model.q_lora_rank = 16 * up_to(3);
+    model.q_lora_rank = 16 * (up_to(4) - 1);
     model.kv_lora_rank = 16 * up_to(3);
     model.qk_rope_head_dim = 8;
     model.v_head_dim = 8 * up_to(2);

@@ -78,6 +78,8 @@ constexpr EngineRules torchtitan() {
   rules.splits_context = true;
   rules.splits_tensors = true;
   rules.replicates = true;
+  rules.has_pipelines = true;  // torchtitan, parallelisms/pipeline_llama.py
+  rules.sums_from_zero = true;
   rules.loss = LossKind::fp32_whole;
   rules.reduce_dtype = DType::fp32;
   rules.workspaces = torchtitan_workspaces;
@@ -101,6 +103,7 @@ constexpr EngineRules simple_fsdp() {
   rules.has_eager_kernels = false;
   rules.has_fp8_products = false;
   rules.splits_context = false;
+  rules.has_pipelines = false;
   return rules;
 }
 
@@ -208,8 +211,9 @@ constexpr EngineRules mindformers() {
   return rules;
 }
 
-// Source: nanotron 0.5, optim/gradient_accumulator.py, optim/zero.py, which gathers after the
-// update, parallel/pipeline_parallel/engine.py and parallel/tensor_parallel
+// Source: nanotron 0.5, optim/gradient_accumulator.py; optim/zero.py, which gathers after the
+// update; parallel/pipeline_parallel/engine.py and parallel/tensor_parallel; trainer.py, whose
+// DistributedDataParallel has buckets of its own
 constexpr EngineRules nanotron() {
   EngineRules rules = mindspeed();
   rules.name = "nanotron";
@@ -221,6 +225,9 @@ constexpr EngineRules nanotron() {
   rules.keeps_attended = false;
   rules.gathers_in_forward = false;
   rules.reduces_behind_gathers = false;
+  rules.adds_after_backward = true;
+  rules.has_gradient_buckets = true;
+  rules.workspaces = nanotron_workspaces;
   return rules;
 }
 
@@ -248,9 +255,33 @@ constexpr EngineRules internevo() {
   return rules;
 }
 
-constexpr std::array<EngineRules, 11> rows = {
-    xt_run(),    xtuner_v1(), torchtitan(),  simple_fsdp(), fsdp1(),    megatron(),
-    deepspeed(), mindspeed(), mindformers(), nanotron(),    internevo()};
+// Source: ColossalAI, zero/low_level/README.md and low_level_optim.py: stage 2 reduces in every
+// backward pass, and weights are gathered after the update
+constexpr EngineRules colossalai() {
+  EngineRules rules = deepspeed();
+  rules.name = "colossalai";
+  rules.summary = "Colossal-AI: stages 1 and 2 of ZeRO";
+  rules.splits_sequences = false;
+  rules.keeps_narrow_shards = false;
+  rules.most_zero = 2;
+  return rules;
+}
+
+// Source: MaxText, configs/base.yml and layers/models.py: XLA gathers what each layer reads and
+// again in its backward pass, in 16 bits as gradients are reduced
+constexpr EngineRules maxtext() {
+  EngineRules rules = simple_fsdp();
+  rules.name = "maxtext";
+  rules.summary = "MaxText: FSDP by XLA";
+  rules.splits_tensors = false;
+  rules.sends_copies = false;
+  rules.reduce_dtype = DType::bf16;
+  return rules;
+}
+
+constexpr std::array<EngineRules, 13> rows = {
+    xt_run(),    xtuner_v1(),  torchtitan(), simple_fsdp(), maxtext(),  fsdp1(),    megatron(),
+    deepspeed(), colossalai(), mindspeed(),  mindformers(), nanotron(), internevo()};
 
 }  // namespace
 

@@ -134,8 +134,9 @@ struct RunFile {
     archive.field("machine", machine, "Name in profiles, or a profile");
     archive.field("overlay", overlay, "Calibration to lay over the machine's profile");
     archive.field("engine", engine,
-                  "Whose step it is: xt_run, xtuner_v1, torchtitan, simple_fsdp, fsdp1, megatron, "
-                  "deepspeed, mindspeed, mindformers, nanotron or internevo (default xt_run)");
+                  "Whose step it is: xt_run, xtuner_v1, torchtitan, simple_fsdp, maxtext, fsdp1, "
+                  "megatron, deepspeed, colossalai, mindspeed, mindformers, nanotron or internevo "
+                  "(default xt_run)");
     archive.field("compute_dtype", compute_dtype, "fp32, bf16 or fp16 (default: the engine's)");
     archive.field("fp8_products", fp8_products,
                   "true: linear layers and experts multiply, and are gathered, in fp8");

@@ -14,6 +14,10 @@ std::int64_t state_ranks(const PublishedRow& row) {
   return ranks;
 }
 
+bool is_of_last_stage(const PublishedRow& row) {
+  return row.parallel.pp > 1 && row.notes.find("(last pipeline stage)") != std::string::npos;
+}
+
 std::int64_t dies_of_row(const PublishedRow& row, const Profile& profile) {
   return row.machine == one_die ? profile.ranks_per_device : 1;
 }

@@ -32,7 +32,7 @@ struct EngineOfFramework {
 // For attention where a row names no kernels: PyTorch's own, which are those of FlashAttention-2.
 // LLM-Foundry's published sweep runs the kernels in Triton whatever a table says
 // (scripts/train/benchmarking/submit_benchmarks.py).
-constexpr std::array<EngineOfFramework, 11> engine_rows = {{
+constexpr std::array<EngineOfFramework, 13> engine_rows = {{
     {"fsdp2", "XTuner V1", "xtuner_v1", 4096, "1024", ""},
     {"fsdp2", "", "torchtitan", 0, "none", "flash2"},
     {"fsdp1", "LLM-Foundry", "fsdp1", 0, "none", "triton", true},
@@ -44,6 +44,8 @@ constexpr std::array<EngineOfFramework, 11> engine_rows = {{
     {"other", "nanotron", "nanotron", 0, "none", "flash2"},
     {"other", "InternEvo", "internevo", 0, "none", "flash2"},
     {"other", "torchtitan graph trainer", "simple_fsdp", 0, "none", "flash2"},
+    {"other", "Colossal-AI", "colossalai", 0, "none", "flash2"},
+    {"jax", "MaxText", "maxtext", 0, "none", "cudnn"},
 }};
 
 const EngineOfFramework* engine_of(const PublishedRow& row) {
@@ -76,7 +78,8 @@ bool recomputes_by_op(const PublishedRow& row) {
 std::optional<std::string_view> dropped_ops(const PublishedRow& row) {
   if (recomputes_by_op(row)) return dropped_by_op;
   if (row.recompute == PublishedRecompute::selective &&
-      row.recompute_detail->starts_with("default policy of the graph trainer"))
+      (row.recompute_detail->starts_with("default policy of the graph trainer") ||
+       row.recompute_detail->starts_with("minimal_flash policy")))
     return "norms+activations";
   if (row.recompute == PublishedRecompute::selective && row.recompute_detail == "core_attn")
     return "attention";
@@ -282,10 +285,10 @@ Flags layout_flags(const PublishedRow& row, const Profile& profile) {
                  {"tensor_parallel", std::to_string(parallel.tp)},
                  {"tensor_parallel_across_nodes", "true"}};
   const bool has_stages = rules_of(row).least_zero < 3;
-  flags.emplace_back(has_stages ? "zero" : "reshard_after_forward",
-                     has_stages           ? std::to_string(parallel.zero)
-                     : parallel.zero == 3 ? "true"
-                                          : "false");
+  if (has_stages)
+    flags.emplace_back("zero", std::to_string(parallel.zero));
+  else if (parallel.pp == 1)
+    flags.emplace_back("reshard_after_forward", parallel.zero == 3 ? "true" : "false");
   if (parallel.tp > 1)
     flags.emplace_back("tensor_sequence_parallel",
                        parallel.sequence_parallel.value_or(true) ? "true" : "false");

@@ -1,5 +1,7 @@
 #include "planner/validate/validate.h"
 
+#include <cmath>
+
 #include "planner/parallel.h"
 #include "planner/validate/left_out.h"
 #include "planner/validate/row_notes.h"
@@ -26,10 +28,7 @@ std::array<Seconds, kernel_class_names.size()> alone_by_class(const Estimate& of
   return seconds;
 }
 
-}  // namespace
-
-RowPrediction predict(const Plan& plan) {
-  const Estimate answer = estimate(plan);
+RowPrediction prediction_of(const Plan& plan, const Estimate& answer) {
   RowPrediction prediction;
   prediction.tokens_per_device_s = tokens_per_device_s(plan, answer);
   prediction.step_time_s = answer.account.step.value;
@@ -45,9 +44,23 @@ RowPrediction predict(const Plan& plan) {
   return prediction;
 }
 
+// The allocator holds in every stage of a pipeline as much more than is allocated.
+void take_stage(RowPrediction& prediction, const StageAnswer& stage) {
+  const double share = stage.peak / prediction.allocated;
+  prediction.reserved = Bytes(std::llround(share * static_cast<double>(prediction.reserved.value)));
+  prediction.allocated = stage.peak;
+}
+
+}  // namespace
+
+RowPrediction predict(const Plan& plan) { return prediction_of(plan, estimate(plan)); }
+
 RowPrediction predict(const PublishedRow& row, const Plan& plan) {
-  RowPrediction prediction = predict(plan);
+  const Estimate answer = estimate(plan);
+  RowPrediction prediction = prediction_of(plan, answer);
   prediction.tokens_per_device_s /= static_cast<double>(dies_of_row(row, plan.profile));
+  if (is_of_last_stage(row) && answer.pipeline)
+    take_stage(prediction, answer.pipeline->stages.back());
   return prediction;
 }
 

@@ -171,6 +171,8 @@ inline void draw_pipeline(std::mt19937& random, Case& drawn) {
   drawn.model.num_hidden_layers = s.pipeline_parallel * chunks + up_to(4) - 1;
   s.gradient_accumulation = chunks > 1 ? s.pipeline_parallel * up_to(3) : up_to(9);
   s.ranks *= s.pipeline_parallel;
+  s.shard_ranks = 0;
+  s.has_fp8_products = s.has_fp8_products && s.zero < 3;
   s.swap_layers = 0;
   s.recompute_layers = up_to(drawn.model.num_hidden_layers + 1) - 1;
 }

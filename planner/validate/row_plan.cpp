@@ -116,7 +116,7 @@ bool swaps(const PublishedRow& row) { return row.model.is_moe() || rules_of(row)
 // Source: XTuner (InternLM/xtuner, v0.1), parallel/sequence
 bool is_ulysses(const PublishedRow& row) {
   return notes_say(row, "Ulysses") || row.framework.find("Ulysses") != std::string::npos ||
-         row.framework.starts_with("XTuner");
+         row.framework.starts_with("XTuner + DeepSpeed");
 }
 
 bool splits(const PublishedRow& row) {

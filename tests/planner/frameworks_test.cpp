@@ -164,8 +164,10 @@ std::string problems_of(const Flags& more) {
 TEST(Pipeline, WhatAStageOfFsdpHasNoAnswerToIsRefused) {
   const Flags stages = {{"engine", "torchtitan"}, {"pipeline_parallel", "4"}};
   EXPECT_EQ(problems_of(stages), "");
-  for (const auto& [field, value] :
-       Flags{{"reshard_after_forward", "true"}, {"shard_ranks", "2"}, {"fp8_products", "true"}})
+  for (const auto& [field, value] : Flags{{"reshard_after_forward", "true"},
+                                          {"shard_ranks", "2"},
+                                          {"fp8_products", "true"},
+                                          {"loss_chunk", "auto"}})
     EXPECT_NE(problems_of(test::with(stages, {{field, value}})), "") << field;
 }
 

@@ -289,7 +289,7 @@ Search of_tiny_dense() {
   return search(request, std::move(subject), {});
 }
 
-// Chunks of 1024 tokens are all 512 of a rank; swapping, which is refused, is not why.
+// Chunks of 1024 tokens are all 512 of a rank; moments on the host, which are refused, are not why.
 TEST(Search, AValueThatComesToTheSameIsNotRefused) {
   const Search found = of_tiny_dense();
   const auto is_refused = [&](std::string_view name, std::string_view value) {
@@ -300,7 +300,7 @@ TEST(Search, AValueThatComesToTheSameIsNotRefused) {
     return of != found.alternatives.end() && !of->refused.empty();
   };
   EXPECT_FALSE(is_refused("loss_chunk", "1024"));
-  EXPECT_TRUE(is_refused("swap", "all"));
+  EXPECT_TRUE(is_refused("swap_optimizer", "true"));
 }
 
 TEST(Search, MoreRanksOfAPackThanThereAreIsTheReason) {

@@ -49,8 +49,8 @@ struct Architecture {
   std::int64_t n_shared_experts = 0;       ///< that every token goes to
   std::int64_t first_k_dense_replace = 0;  ///< leading layers without experts
 
-  std::int64_t q_lora_rank = 0;  ///< 0 without multi-head latent attention
-  std::int64_t kv_lora_rank = 0;
+  std::int64_t q_lora_rank = 0;   ///< 0: queries pass through none
+  std::int64_t kv_lora_rank = 0;  ///< 0 without multi-head latent attention
   std::int64_t qk_rope_head_dim = 0;
   std::int64_t v_head_dim = 0;
 

@@ -147,8 +147,9 @@ class AttentionHalf {
   Projection q_{}, k_{}, value_{};
 };
 
-/// Writes forward and backward of multi-head latent attention: queries through a low rank, keys and
-/// values out of a latent that all heads share, expanded to all heads before attention.
+/// Writes forward and backward of multi-head latent attention: queries through a low rank where the
+/// model has one, keys and values out of a latent that all heads share, expanded to all heads
+/// before attention.
 ///
 /// Assumes: values are padded to the size of queries, as flash attention with one head size needs
 class MlaHalf {
@@ -178,10 +179,12 @@ class MlaHalf {
   ValueId apply(Norm& of, ValueId x);
   ValueId undo(const Linear& of, ValueId dy, std::optional<ValueId> dx);
   void undo(const Norm& of, ValueId dy, ValueId dx);
+  void backward_of_queries(ValueId d_q);
   ValueId backward_of_keys(ValueId d_k, ValueId d_v);
 
   BlockWriter& write_;
   std::int64_t T_, E_, H_, D_, rope_, value_, latent_, moved_;
+  bool has_query_rank_;
   LayerValues& v_;
   ValueId table_{}, boundaries_{}, q_{}, k_{}, padded_{}, attended_{}, lse_{};
   Norm input_norm_{}, q_norm_{}, kv_norm_{}, post_norm_{};

@@ -184,10 +184,10 @@ void ModelConfig::check_window(Reader& reader, const Family& family) {
 
 void ModelConfig::check_latent(Reader& reader, const Family& family) {
   Architecture& a = architecture;
-  const bool is_complete = a.q_lora_rank > 0 && a.kv_lora_rank > 0 && a.qk_rope_head_dim > 0 &&
-                           a.v_head_dim > 0 && qk_nope_head_dim_;
+  const bool is_complete =
+      a.kv_lora_rank > 0 && a.qk_rope_head_dim > 0 && a.v_head_dim > 0 && qk_nope_head_dim_;
   if (family.has_mla && !is_complete) {
-    reader.problem("model_type", fmt::format("a {} model needs all of q_lora_rank, kv_lora_rank, "
+    reader.problem("model_type", fmt::format("a {} model needs all of kv_lora_rank, "
                                              "qk_nope_head_dim, qk_rope_head_dim and v_head_dim",
                                              a.model_type));
     return;

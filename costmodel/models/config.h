@@ -194,7 +194,7 @@ void ModelConfig::describe_deepseek(Archive& archive) {
       .optional()
       .at_least(0);
   archive.field("moe_layer_freq", moe_layer_freq_, "Every how many layers has experts");
-  archive.field("q_lora_rank", a.q_lora_rank, "Rank that queries pass through")
+  archive.field("q_lora_rank", a.q_lora_rank, "Rank that queries pass through, where they do")
       .optional()
       .at_least(1);
   archive.field("kv_lora_rank", a.kv_lora_rank, "Size of the latent of keys and values")

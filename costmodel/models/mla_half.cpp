@@ -22,13 +22,18 @@ MlaHalf::MlaHalf(BlockWriter& write, const Architecture& model, const GraphOptio
       value_(model.v_head_dim),
       latent_(model.kv_lora_rank),
       moved_(2 * width(options.dtype)),
+      has_query_rank_(model.q_lora_rank > 0),
       v_(values) {
   table_ = write.value({T_, rope_, 1}, ValueRole::rope_table);
   boundaries_ = write.value({T_ + 1, 1, 1}, ValueRole::boundaries);
   input_norm_ = norm("input_layernorm", E_);
-  q_a_ = linear("self_attn.q_a_proj", model.q_lora_rank, E_);
-  q_norm_ = norm("self_attn.q_a_layernorm", model.q_lora_rank);
-  q_b_ = linear("self_attn.q_b_proj", H_ * D_, model.q_lora_rank);
+  if (has_query_rank_) {
+    q_a_ = linear("self_attn.q_a_proj", model.q_lora_rank, E_);
+    q_norm_ = norm("self_attn.q_a_layernorm", model.q_lora_rank);
+    q_b_ = linear("self_attn.q_b_proj", H_ * D_, model.q_lora_rank);
+  } else {
+    q_b_ = linear("self_attn.q_proj", H_ * D_, E_);
+  }
   kv_a_ = linear("self_attn.kv_a_proj_with_mqa", latent_ + rope_, E_);
   kv_norm_ = norm("self_attn.kv_a_layernorm", latent_);
   kv_b_ = linear("self_attn.kv_b_proj", H_ * (D_ - rope_ + value_), latent_);
@@ -83,7 +88,7 @@ void MlaHalf::undo(const Norm& of, ValueId dy, ValueId dx) {
 // Keys get their rotary part, which all heads share; values are padded to the size of keys.
 void MlaHalf::forward() {
   const ValueId h = apply(input_norm_, v_.x);
-  q_ = apply(q_b_, apply(q_norm_, apply(q_a_, h)));
+  q_ = apply(q_b_, has_query_rank_ ? apply(q_norm_, apply(q_a_, h)) : h);
   const ValueId compressed = apply(kv_a_, h), latent = tensor(latent_);
   write_.forward(Kernel::cast, "kv_a_proj_with_mqa", {T_ * latent_, moved_}, {compressed},
                  {latent});
@@ -121,12 +126,21 @@ void MlaHalf::backward() {
                   {d_o, q_, k_, padded_, attended_, lse_, boundaries_}, {d_q, d_k, d_v});
   write_.backward(Kernel::rope_backward, "rope", {T_, H_, rope_}, {table_}, {d_q});
   v_.dnormed = backward_of_keys(d_k, d_v);
-  const ValueId d_q_a = tensor(q_norm_.size);
-  undo(q_norm_, undo(q_b_, d_q, std::nullopt), d_q_a);
-  undo(q_a_, d_q_a, v_.dnormed);
+  backward_of_queries(d_q);
   const ValueId dx = write_.value({T_, E_, 1}, ValueRole::input_gradient);
   undo(input_norm_, v_.dnormed, dx);
   write_.backward(Kernel::add, "residual", {T_ * E_}, {d_attended}, {dx});
+}
+
+// Adds to the gradient of the layer's normed input what comes through queries.
+void MlaHalf::backward_of_queries(ValueId d_q) {
+  if (!has_query_rank_) {
+    undo(q_b_, d_q, v_.dnormed);
+    return;
+  }
+  const ValueId d_q_a = tensor(q_norm_.size);
+  undo(q_norm_, undo(q_b_, d_q, std::nullopt), d_q_a);
+  undo(q_a_, d_q_a, v_.dnormed);
 }
 
 // The gradient of the layer's normed input that comes through keys and values.

@@ -139,9 +139,36 @@ void Lowering::emit(PreparedOp& op, const BlockRun& run, std::span<const OpId> a
 // first.
 void Lowering::add_gradient(const BlockRun& run, ValueId gradient, BufferId addend) {
   const auto& shape = run.block.graph->values[at(gradient)].shape;
-  const std::int64_t elements = shape[0].code * shape[1].code * shape[2].code;
-  op(Kernel::add, origin(run.phase, StepPart::accumulate, run.layer, run.micro_batch), {elements},
-     {addend}, {run.values[at(gradient)]});
+  const PendingSum pending{addend, run.values[at(gradient)],
+                           shape[0].code * shape[1].code * shape[2].code};
+  const bool is_late = rules_.adds_after_backward && keeps_gradients();
+  if (is_late) pending_sums_.push_back(pending);
+  if (is_late && !is_last_) return;
+  add_gradient(origin(run.phase, StepPart::accumulate, run.layer, run.micro_batch), pending);
+}
+
+// A sum in fp32 is what such a pass takes longest with.
+void Lowering::add_gradient(const Origin& from, const PendingSum& pending) {
+  Work work;
+  work.kernel = Kernel::add;
+  work.dtype = build_.draft().buffer(pending.sum).dtype;
+  work.extents[0] = pending.elements;
+  op(work, from, {pending.addend}, {pending.sum});
+}
+
+// Gradients that waited for the end of the backward pass; those of the last micro-batch were added
+// before they were reduced, and are only there until then.
+//
+// Source: nanotron 0.5, optim/gradient_accumulator.py, backward and get_fp32_accum_hook
+void Lowering::add_pending() {
+  const auto last = OpId(static_cast<std::uint32_t>(build_.n_ops() - 1));
+  for (const PendingSum& pending : pending_sums_) {
+    if (is_last_)
+      build_.hold(pending.addend, last);
+    else
+      add_gradient(origin(Phase::backward, StepPart::accumulate), pending);
+  }
+  pending_sums_.clear();
 }
 
 void Lowering::run_forward(std::span<const BlockRun> runs, std::span<const OpId> last_waits_for) {

@@ -66,6 +66,8 @@ std::uint32_t Lowering::chunk_backward(const ChunkLayers& chunk) {
   for (std::size_t layer = chunk.end; layer-- > chunk.begin;)
     layer_backward(static_cast<std::int16_t>(layer), false);
   if (begins_model(chunk)) embedding_backward(false);
+  add_pending();
+  reduce_deferred();
   return end_chunk(Phase::backward);
 }
 

@@ -56,7 +56,8 @@ constexpr EngineRules xtuner_v1() {
 // Source: torchtitan, parallelize_llama.py, December 2024: layers are wrapped one by one, the last
 // is not resharded, and embedding, norm and head are what the root holds, which FSDP2 never
 // reshards; gradients are reduced in fp32; the loss widens all logits. PyTorch,
-// distributed/tensor/experimental/_attention.py, for context parallelism.
+// distributed/tensor/experimental/_attention.py, for context parallelism. Inputs of layers go to
+// the host when they are saved: TRL and torchtune, OffloadActivations.
 constexpr EngineRules torchtitan() {
   EngineRules rules;
   rules.name = "torchtitan";
@@ -67,7 +68,6 @@ constexpr EngineRules torchtitan() {
   rules.pools_by_stream = true;
   rules.reduces_behind_gathers = true;
   rules.keeps_root = true;
-  rules.swaps_dense = false;
   rules.hides_exchange = false;
   rules.fuses_gate_up = false;
   rules.repeats_key_heads = true;
@@ -78,9 +78,32 @@ constexpr EngineRules torchtitan() {
   rules.splits_context = true;
   rules.splits_tensors = true;
   rules.replicates = true;
+  rules.has_pipelines = true;  // torchtitan, parallelisms/pipeline_llama.py
+  rules.sums_from_zero = true;
   rules.loss = LossKind::fp32_whole;
   rules.reduce_dtype = DType::fp32;
   rules.workspaces = torchtitan_workspaces;
+  return rules;
+}
+
+// Source: torchtitan, experiments/simple_fsdp/simple_fsdp.py and experiments/graph_trainer: one
+// graph casts and gathers each weight where it is read and again in the backward pass, without flat
+// buffers and on the memory of one stream
+constexpr EngineRules simple_fsdp() {
+  EngineRules rules = torchtitan();
+  rules.name = "simple_fsdp";
+  rules.summary = "torchtitan's graph trainer: FSDP traced into one compiled graph";
+  rules.copies_gathered = false;
+  rules.copies_gradients = false;
+  rules.pools_by_stream = false;
+  rules.keeps_root = false;
+  rules.keeps_last_dense_layer = false;
+  rules.keeps_last_sparse_layer = false;
+  rules.swaps_dense = false;
+  rules.has_eager_kernels = false;
+  rules.has_fp8_products = false;
+  rules.splits_context = false;
+  rules.has_pipelines = false;
   return rules;
 }
 
@@ -131,6 +154,7 @@ constexpr EngineRules megatron() {
   rules.overlaps_tensor_parallel = true;  // core/tensor_parallel/layers.py, backward of its linear
   rules.least_zero = 0;
   rules.most_zero = 1;
+  rules.sums_from_zero = true;
   rules.accumulates_in_products = true;
   rules.gathers_in_forward = true;
   rules.chunks_loss = false;
@@ -162,8 +186,102 @@ constexpr EngineRules deepspeed() {
   return rules;
 }
 
-constexpr std::array<EngineRules, 6> rows = {xt_run(), xtuner_v1(), torchtitan(),
-                                             fsdp1(),  megatron(),  deepspeed()};
+// Source: ModelLink and MindSpeed-LLM (Ascend), examples/*/pretrain_*_ptd.sh: Megatron-LM with
+// --no-gradient-accumulation-fusion, so that core/distributed adds gradients to sums in fp32
+constexpr EngineRules mindspeed() {
+  EngineRules rules = megatron();
+  rules.name = "mindspeed";
+  rules.summary = "MindSpeed: Megatron-LM on Ascend, gradients added by passes of their own";
+  rules.accumulates_in_products = false;
+  return rules;
+}
+
+// Source: MindSpore, documentation of optimizer parallelism: weights at rest are split, gathered
+// behind the forward pass and gradients scattered; ccsrc/frontend/parallel/step_parallel.cc
+// gathers behind the cast to 16 bits, so that gradients are reduced in them too; MindFormers,
+// which accumulates by passes of their own
+constexpr EngineRules mindformers() {
+  EngineRules rules = mindspeed();
+  rules.name = "mindformers";
+  rules.summary = "MindFormers: MindSpore with optimizer, tensor and pipeline parallelism";
+  rules.splits_context = false;
+  rules.sends_copies = false;
+  rules.splits_tensors_of_experts = false;
+  rules.reduce_dtype = DType::bf16;
+  return rules;
+}
+
+// Source: nanotron 0.5, optim/gradient_accumulator.py; optim/zero.py, which gathers after the
+// update; parallel/pipeline_parallel/engine.py and parallel/tensor_parallel; trainer.py, whose
+// DistributedDataParallel has buckets of its own
+constexpr EngineRules nanotron() {
+  EngineRules rules = mindspeed();
+  rules.name = "nanotron";
+  rules.summary = "nanotron: tensor and pipeline parallelism, gradients summed in fp32";
+  rules.splits_context = false;
+  rules.sends_copies = false;
+  rules.splits_tensors_of_experts = false;
+  rules.drops_by_op = false;
+  rules.keeps_attended = false;
+  rules.gathers_in_forward = false;
+  rules.reduces_behind_gathers = false;
+  rules.adds_after_backward = true;
+  rules.has_gradient_buckets = true;
+  rules.workspaces = nanotron_workspaces;
+  return rules;
+}
+
+// Source: InternEvo, solver/optimizer/hybrid_zero_optim.py with overlap_sync_grad, which reduces
+// gradients over all ranks behind the last backward pass and sends updated weights after the
+// update, which we take for a gather; model/modeling_internlm.py, whose norms, rotary angles and
+// activations are fused; core/naive_amp.py, which widens logits
+constexpr EngineRules internevo() {
+  EngineRules rules;
+  rules.name = "internevo";
+  rules.summary = "InternEvo: optimizer state split over all ranks or some, tensor parallelism";
+  rules.recomputes_whole_layer = true;
+  rules.swaps_dense = false;
+  rules.hides_exchange = false;
+  rules.fuses_gate_up = false;
+  rules.splits_tensors = true;
+  rules.overlaps_tensor_parallel = true;
+  rules.replicates = true;
+  rules.least_zero = 0;
+  rules.most_zero = 1;
+  rules.all_reduces_gradients = true;
+  rules.chunks_loss = false;
+  rules.loss = LossKind::fp32_whole;
+  rules.workspaces = no_workspaces;
+  return rules;
+}
+
+// Source: ColossalAI, zero/low_level/README.md and low_level_optim.py: stage 2 reduces in every
+// backward pass, and weights are gathered after the update
+constexpr EngineRules colossalai() {
+  EngineRules rules = deepspeed();
+  rules.name = "colossalai";
+  rules.summary = "Colossal-AI: stages 1 and 2 of ZeRO";
+  rules.splits_sequences = false;
+  rules.keeps_narrow_shards = false;
+  rules.most_zero = 2;
+  return rules;
+}
+
+// Source: MaxText, configs/base.yml and layers/models.py: XLA gathers what each layer reads and
+// again in its backward pass, in 16 bits as gradients are reduced
+constexpr EngineRules maxtext() {
+  EngineRules rules = simple_fsdp();
+  rules.name = "maxtext";
+  rules.summary = "MaxText: FSDP by XLA";
+  rules.splits_tensors = false;
+  rules.sends_copies = false;
+  rules.reduce_dtype = DType::bf16;
+  return rules;
+}
+
+constexpr std::array<EngineRules, 13> rows = {
+    xt_run(),    xtuner_v1(),  torchtitan(), simple_fsdp(), maxtext(),  fsdp1(),    megatron(),
+    deepspeed(), colossalai(), mindspeed(),  mindformers(), nanotron(), internevo()};
 
 }  // namespace
 

@@ -58,7 +58,11 @@ struct EngineRules {
   std::int64_t least_zero = 3;             ///< the lowest stage of ZeRO, see lower/stages.cpp
   std::int64_t most_zero = 3;              ///< the highest one
   bool keeps_narrow_shards = false;      ///< 16-bit weights beside fp32 ones; gradients as reduced
+  bool sums_from_zero = false;           ///< kept gradients are cleared, and all micro-steps add
   bool accumulates_in_products = false;  ///< products of weight gradients add to them
+  bool adds_after_backward = false;      ///< a micro-step's gradients are added when all are made
+  bool has_gradient_buckets = false;     ///< copies of gradients for their reduction, in 16 bits
+  bool all_reduces_gradients = false;    ///< kept ones, over all ranks, also where state is split
   bool gathers_in_forward = false;  ///< updated weights behind the next forward, not the update
   bool chunks_loss = true;          ///< else lm_head and loss are whole
   LossKind loss = LossKind::in_place;
@@ -92,6 +96,11 @@ void xtuner_v1_workspaces(const Work& work, std::vector<WorkspaceSpec>& list);
 ///
 /// Source:  PyTorch, log_softmax and its backward are not in place
 void torchtitan_workspaces(const Work& work, std::vector<WorkspaceSpec>& list);
+
+/// Temporaries of nanotron's cross-entropy: logits less their largest, in fp32.
+///
+/// Source:  nanotron 0.5, parallel/tensor_parallel/functional.py
+void nanotron_workspaces(const Work& work, std::vector<WorkspaceSpec>& list);
 
 /// None: kernels whose temporaries do not matter at the peak.
 void no_workspaces(const Work& work, std::vector<WorkspaceSpec>& list);

@@ -115,16 +115,20 @@ void Lowering::autograd_loss_chunk(std::int16_t chunk, std::int64_t first, std::
   const BufferId logits = transient(rows, V, DType::fp32);
   const BufferId d_logits = transient(rows, V, graph_.dtype);
   const bool adds_chunks = rules_.loss == LossKind::fp32_chunks;
-  const BufferId gradient = adds_chunks ? transient(V, E, graph_.dtype) : head_gradient_;
+  const bool adds_apart =
+      !adds_chunks && adds_gradients() && !rules_.accumulates_in_products && first == 0;
+  const BufferId gradient =
+      adds_chunks || adds_apart ? transient(V, E, graph_.dtype) : head_gradient_;
   op(Kernel::matmul, from, {rows, V, E}, {hidden, head_weight_}, {narrow});
   cast(from, rows * V, narrow, logits);
   cross_entropy(from, rows, logits, labels);
   cast(from, rows * V, logits, d_logits);
   op(Kernel::matmul_input_backward, from, {rows, V, E}, {d_logits, head_weight_}, {d_hidden});
-  const bool is_added = !adds_chunks && (first > 0 || adds_gradients());
+  const bool is_added = !adds_chunks && !adds_apart && (first > 0 || adds_gradients());
   const OpId product =
       op(is_added ? Kernel::matmul_weight_backward_add : Kernel::matmul_weight_backward, from,
          {rows, V, E}, {d_logits, hidden}, {gradient});
+  if (adds_apart) add_gradient(from, PendingSum{gradient, head_gradient_, V * E});
   if (!adds_chunks) return;
   build_.hold(logits, product);
   if (last_chunk_gradient_ != no_buffer) build_.hold(last_chunk_gradient_, product);
@@ -237,7 +241,7 @@ void Lowering::loss(bool is_first) {
   open_gradients(head, Phase::loss);
   reduce_hidden();
   final_norm_backward();
-  if (rules_.keeps_root) return;
+  if (keeps_root()) return;
   if (graph_.ties_embedding) release(units_.front());
   release(head);
   reduce(head, is_first);

@@ -49,6 +49,13 @@ struct PendingReduce {
   std::int16_t layer = -1;
 };
 
+/// A gradient that is added to a kept one later.
+struct PendingSum {
+  BufferId addend = no_buffer;
+  BufferId sum = no_buffer;
+  std::int64_t elements = 0;
+};
+
 /// The buffers of one run of a block, by value.
 using Values = std::vector<BufferId>;
 
@@ -154,20 +161,22 @@ class Lowering {
   BufferId piece_view(const FsdpUnit& unit, std::size_t parameter, bool is_gradient);
 
   // stages.cpp: what ranks keep whole below stage 3 of ZeRO
-  bool keeps_weights() const { return strategy_.zero < 3; }
-  bool keeps_gradients() const { return strategy_.zero < 2; }
+  bool keeps_weights() const { return strategy_.zero < 3 || stage_ != nullptr; }
+  bool keeps_gradients() const { return strategy_.zero < 2 || stage_ != nullptr; }
+  bool defers_reductions() const { return strategy_.zero == 3 && stage_ != nullptr; }
+  bool gathers_in_forward() const { return rules_.gathers_in_forward || strategy_.zero == 3; }
   bool keeps_narrow_shards() const {
     return rules_.keeps_narrow_shards && graph_.dtype != DType::fp32;
   }
-  bool adds_gradients() const {
-    return keeps_gradients() && (rules_.accumulates_in_products || !is_first_);
-  }
+  bool adds_gradients() const { return keeps_gradients() && (rules_.sums_from_zero || !is_first_); }
   bool is_split(const UnitFlat& flat) { return group_size(flat.group) > 1; }
   void make_copies(UnitFlat& flat);
   BufferId own_weights(const UnitFlat& flat);
   void refresh(const FsdpUnit& unit, UnitFlat& flat, Phase phase);
   void clear_gradients();
   void reduce_kept(const FsdpUnit& unit, UnitFlat& flat);
+  void reduce_deferred();
+  void all_reduce_kept(const FsdpUnit& unit, const UnitFlat& flat, Lane lane);
   void reduce_over_tensor_ranks();
   void widen_gradients();
   void publish_weights();
@@ -208,6 +217,8 @@ class Lowering {
   void run_backward(std::span<const BlockRun> runs);
   void emit(PreparedOp& op, const BlockRun& run, std::span<const OpId> after = {});
   void add_gradient(const BlockRun& run, ValueId gradient, BufferId addend);
+  void add_gradient(const Origin& from, const PendingSum& pending);
+  void add_pending();
   void know(PreparedOp& op, std::int16_t layer);
   WorkId work_of(const PreparedOp& op, bool adds_product);
   BufferId make_value(const BlockRun& run, ValueId id);
@@ -284,6 +295,7 @@ class Lowering {
           Lane lane = Lane::compute, Group group = Group::none, std::span<const OpId> after = {});
   Origin origin(Phase phase, StepPart part, std::int16_t layer = -1, std::int16_t chunk = -1);
   bool keeps_gathered(const FsdpUnit& unit) const;
+  bool keeps_root() const { return rules_.keeps_root && stage_ == nullptr; }
   std::int64_t group_size(Group group);
   Lane pool(Lane stream) const { return rules_.pools_by_stream ? stream : Lane::compute; }
 
@@ -295,6 +307,8 @@ class Lowering {
   std::vector<PreparedBlock> blocks_;  ///< embedding, distinct decoder layers, head
   std::vector<FsdpUnit> units_;        ///< embedding, layers, head
   std::vector<PendingReduce> pending_;
+  std::vector<PendingSum> pending_sums_;
+  std::vector<FsdpUnit*> deferred_;  ///< units whose gradients wait for the end of a chunk
 
   SymbolId sum_squared_lengths_{}, longest_sample_{};
   std::vector<SymbolId> rows_received_;

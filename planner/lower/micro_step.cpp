@@ -110,7 +110,7 @@ void Lowering::make_rope_tables() {
 
 void Lowering::forward() {
   gather(units_[0], Phase::forward);
-  if (rules_.keeps_root) gather(units_.back(), Phase::forward);
+  if (keeps_root()) gather(units_.back(), Phase::forward);
   gather(units_[1], Phase::forward);
   make_rope_tables();
   copy_out(units_[0], Phase::forward);
@@ -157,7 +157,7 @@ void Lowering::embedding_backward(bool is_first) {
     values[m][at(block.output_gradient)] = micro_batches_[m].gradient;
   run_backward(runs(block, values, Phase::backward, -1));
   settle(is_first);
-  if (rules_.keeps_root) {
+  if (keeps_root()) {
     reduce_root(is_first);
     return;
   }
@@ -172,6 +172,7 @@ void Lowering::backward(bool is_first) {
   for (std::int16_t layer = n_layers; layer-- > 0;) layer_backward(layer, is_first);
   embedding_backward(is_first);
   settle(is_first);
+  add_pending();
 }
 
 void Lowering::micro_step(bool is_first, std::int64_t repeat) {

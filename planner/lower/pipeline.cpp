@@ -120,7 +120,7 @@ std::vector<std::vector<ChunkRun>> one_forward_one_backward(std::int32_t stages,
 PipelineSchedule lower_pipeline(const OpGraph& graph, const Strategy& strategy) {
   const EngineRules* rules = engine_named(strategy.engine);
   XT_CHECK(rules != nullptr && rules->has_pipelines, strategy.engine);
-  XT_CHECK(strategy.zero < 2 && rules->accumulates_in_products && strategy.swap_layers == 0);
+  XT_CHECK(strategy.zero != 2 && rules->sums_from_zero && strategy.swap_layers == 0);
   PipelineSchedule result;
   result.micro_batches = static_cast<std::int32_t>(strategy.gradient_accumulation);
   result.stage_ranks = static_cast<std::int32_t>(strategy.stage_ranks());

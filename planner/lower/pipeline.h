@@ -34,8 +34,8 @@ bool counts_ends(std::int64_t layers, std::int64_t chunks);
 /// part, final norm, head and loss with the last. Recomputed layers are spread over the parts in
 /// proportion.
 ///
-/// Assumes: as lower(), and an engine with pipelines, a stage of ZeRO below 2, no swapped layers,
-///          and at least a layer per stage
+/// Assumes: as lower(), and an engine with pipelines, another stage of ZeRO than 2, no swapped
+///          layers, one replica, and at least a layer per stage
 /// Source:  Megatron-LM, core/transformer/transformer_block.py and --recompute-num-layers, which
 ///          counts by stage
 PipelineSchedule lower_pipeline(const OpGraph& graph, const Strategy& strategy);

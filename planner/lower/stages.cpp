@@ -1,6 +1,7 @@
 // Stages of ZeRO below 3: 16-bit weights stay whole on every rank, beside fp32 weights and AdamW's
 // moments, which data-parallel ranks split from stage 1 on. Below stage 2 gradients stay whole too,
-// accumulate over the micro-steps, and are reduced behind the backward pass of the last one.
+// accumulate over the micro-steps, and are reduced behind the backward pass of the last one. So do
+// weights and gradients of a pipeline's stage at stage 3, from its first micro-batch to its last.
 //
 // Source: Rajbhandari et al. 2019, "ZeRO", arXiv 1910.02054, section 5; Megatron-LM,
 // core/distributed/param_and_grad_buffer.py and core/optimizer/distrib_optimizer.py
@@ -17,12 +18,14 @@ void Lowering::make_copies(UnitFlat& flat) {
   const std::int64_t n = flat.layout->elements;
   if (keeps_weights()) {
     flat.weights = flat.gathered = resident(n, graph_.dtype, MemoryCategory::parameters);
-    flat.is_stale = rules_.gathers_in_forward && is_split(flat);
+    flat.is_stale = gathers_in_forward() && is_split(flat);
   } else if (keeps_narrow_shards()) {
     flat.narrow = resident(flat.shard_elements, graph_.dtype, MemoryCategory::parameters);
   }
   if (keeps_gradients())
     flat.gradient = resident(n, strategy_.reduce_dtype, MemoryCategory::gradients);
+  if (rules_.has_gradient_buckets && group_size(flat.reduces_over) > 1)
+    resident(n, graph_.dtype, MemoryCategory::communication_buffers);
 }
 
 BufferId Lowering::own_weights(const UnitFlat& flat) {
@@ -38,30 +41,49 @@ void Lowering::refresh(const FsdpUnit& unit, UnitFlat& flat, Phase phase) {
   flat.is_stale = false;
 }
 
-// Sums are begun at zero where every product adds to them.
+// Sums are begun at zero where every micro-step adds to them.
 void Lowering::clear_gradients() {
-  if (!keeps_gradients() || !rules_.accumulates_in_products) return;
+  if (!keeps_gradients() || !rules_.sums_from_zero) return;
   for (FsdpUnit& unit : units_)
     for (UnitFlat& flat : unit.flats)
       op({Kernel::fill_zero, strategy_.reduce_dtype, Group::none, {flat.layout->elements}},
          origin(Phase::prepare, StepPart::accumulate, unit.layer), {}, {flat.gradient});
 }
 
+// Replicas of split state are further ranks that gradients are summed over.
+//
+// Source: InternEvo, solver/optimizer/hybrid_zero_optim.py, which reduces over all data-parallel
+// ranks and broadcasts within the ranks of zero1
+void Lowering::all_reduce_kept(const FsdpUnit& unit, const UnitFlat& flat, Lane lane) {
+  const Group over = strategy_.replicas() > 1 ? Group::world : flat.reduces_over;
+  op({Kernel::all_reduce, strategy_.reduce_dtype, over, {flat.layout->elements}},
+     origin(Phase::backward, StepPart::all_reduce, unit.layer), {}, {flat.gradient}, lane);
+}
+
 void Lowering::reduce_kept(const FsdpUnit& unit, UnitFlat& flat) {
-  flat.gradient_shard = flat.gradient;
-  if (!is_last_ || group_size(flat.reduces_over) == 1) return;
-  const Lane lane = rules_.reduces_behind_gathers ? Lane::all_gather : Lane::reduce_scatter;
   const Extent n = flat.layout->elements;
   const DType dtype = strategy_.reduce_dtype;
-  if (strategy_.zero == 0) {
-    op({Kernel::all_reduce, dtype, flat.reduces_over, {n}},
-       origin(Phase::backward, StepPart::all_reduce, unit.layer), {}, {flat.gradient}, lane);
+  flat.gradient_shard = flat.gradient;
+  if (is_split(flat))
+    flat.gradient_shard = build_.view(flat.gradient, 0, {flat.shard_elements, 1, 1}, dtype);
+  if (!is_last_ || group_size(flat.reduces_over) * strategy_.replicas() == 1) return;
+  const Lane lane = rules_.reduces_behind_gathers ? Lane::all_gather : Lane::reduce_scatter;
+  if (strategy_.zero == 0 || rules_.all_reduces_gradients) {
+    all_reduce_kept(unit, flat, lane);
     return;
   }
-  flat.gradient_shard = build_.view(flat.gradient, 0, {flat.shard_elements, 1, 1}, dtype);
   op({Kernel::reduce_scatter, dtype, flat.reduces_over, {n}},
      origin(Phase::backward, StepPart::reduce_scatter, unit.layer), {flat.gradient},
      {flat.gradient_shard}, lane);
+}
+
+// Stages of FSDP2 reduce nothing before their last micro-batch is through all of a chunk.
+//
+// Source: PyTorch, distributed/pipelining/stage.py, backward_maybe_with_nosync
+void Lowering::reduce_deferred() {
+  for (FsdpUnit* unit : deferred_)
+    for (UnitFlat& flat : unit->flats) reduce_kept(*unit, flat);
+  deferred_.clear();
 }
 
 // Tensor parallel ranks that share tokens see a part of them in norms and routers each.
@@ -122,7 +144,7 @@ void Lowering::publish_weights() {
       cast(origin(Phase::optimizer, StepPart::copy_out, unit.layer), flat.shard_elements, wide,
            own_weights(flat));
     }
-  if (!keeps_weights() || rules_.gathers_in_forward) return;
+  if (!keeps_weights() || gathers_in_forward()) return;
   for (FsdpUnit& unit : units_)
     for (UnitFlat& flat : unit.flats)
       if (is_split(flat)) refresh(unit, flat, Phase::optimizer);

@@ -84,7 +84,7 @@ void Lowering::make_units() {
 bool Lowering::keeps_gathered(const FsdpUnit& unit) const {
   const bool is_sparse = units_[units_.size() - 2].flats.size() > 1;
   const bool is_root = &unit == &units_.back() || &unit == &units_.front();
-  if (is_root && rules_.keeps_root) return true;
+  if (is_root && keeps_root()) return true;
   if (&unit == &units_.back()) return is_sparse && rules_.keeps_sparse_head;
   if (&unit == &units_.front()) return graph_.ties_embedding;
   if (!strategy_.reshards_layers) return true;
@@ -157,6 +157,10 @@ void Lowering::open_gradients(FsdpUnit& unit, Phase phase) {
 }
 
 void Lowering::reduce(FsdpUnit& unit, bool is_first) {
+  if (defers_reductions()) {
+    if (is_last_) deferred_.push_back(&unit);
+    return;
+  }
   for (UnitFlat& flat : unit.flats) {
     if (keeps_gradients()) {
       reduce_kept(unit, flat);

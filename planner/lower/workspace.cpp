@@ -107,6 +107,11 @@ void torchtitan_workspaces(const Work& work, std::vector<WorkspaceSpec>& list) {
     list.push_back({{work.extents[0], work.extents[1], 1}, DType::fp32});
 }
 
+void nanotron_workspaces(const Work& work, std::vector<WorkspaceSpec>& list) {
+  if (work.kernel == Kernel::cross_entropy)
+    list.push_back({{work.extents[0], work.extents[1], 1}, DType::fp32});
+}
+
 void no_workspaces(const Work&, std::vector<WorkspaceSpec>&) {}
 
 void xtuner_v1_workspaces(const Work& work, std::vector<WorkspaceSpec>& list) {

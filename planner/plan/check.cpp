@@ -300,10 +300,11 @@ void Checks::check_tensor_shapes() {
 void Checks::check_zero() {
   const Strategy& s = plan_.strategy;
   if (s.zero < rules_.least_zero || s.zero > rules_.most_zero)
-    request_.problem("zero",
-                     fmt::format("{} has stages {} to {} of ZeRO, not {}", rules_.name,
-                                 rules_.least_zero, rules_.most_zero, s.zero),
-                     "megatron has 0 and 1, deepspeed 1 to 3, the others 3");
+    request_.problem(
+        "zero",
+        fmt::format("{} has stages {} to {} of ZeRO, not {}", rules_.name, rules_.least_zero,
+                    rules_.most_zero, s.zero),
+        "deepspeed has 1 to 3, colossalai 1 and 2, engines of FSDP 3, the others 0 and 1");
   else if (s.zero < 3 && s.compute_dtype == DType::fp32)
     request_.problem(from_.compute_dtype ? "compute_dtype" : "zero",
                      "below stage 3 weights are kept in 16 bits beside those in fp32",

@@ -12,7 +12,7 @@ void check_stages(const Plan& plan, const EngineRules& rules, Request& request) 
   const std::int64_t chunks = s.pipeline_parallel * s.virtual_stages;
   if (!rules.has_pipelines)
     request.problem("pipeline_parallel", fmt::format("{} has no stages of layers", rules.name),
-                    "engine megatron has");
+                    "engines megatron and torchtitan have");
   if (s.ranks % s.pipeline_parallel != 0)
     request.problem("pipeline_parallel",
                     fmt::format("{} ranks are not divisible by {}", s.ranks, s.pipeline_parallel));
@@ -23,6 +23,22 @@ void check_stages(const Plan& plan, const EngineRules& rules, Request& request) 
     request.problem("virtual_stages",
                     fmt::format("{} layers are not enough for {} stages of {} chunks", layers,
                                 s.pipeline_parallel, s.virtual_stages));
+}
+
+// What a stage of fully sharded units has no answer to.
+void check_sharded_stages(const Plan& plan, Request& request) {
+  const Strategy& s = plan.strategy;
+  if (s.zero < 3) return;
+  if (request.fields().reshard_after_forward.value_or(false))
+    request.problem("reshard_after_forward",
+                    "layers of a stage stay gathered until its last micro-batch is through",
+                    "leave it out");
+  if (s.shard_ranks != 0)
+    request.problem("shard_ranks", "not supported: replicated parameters in a pipeline",
+                    "leave it out");
+  if (s.has_fp8_products)
+    request.problem("fp8_products", "not supported: weights gathered in fp8 in a pipeline",
+                    "leave it out");
 }
 
 }  // namespace
@@ -36,6 +52,7 @@ void check_pipeline(const Plan& plan, const EngineRules& rules, Request& request
     return;
   }
   check_stages(plan, rules, request);
+  check_sharded_stages(plan, request);
   if (s.virtual_stages > 1 && s.gradient_accumulation % s.pipeline_parallel != 0)
     request.problem("virtual_stages",
                     fmt::format("chunks take turns for as many micro-steps as there are stages, "

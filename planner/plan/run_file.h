@@ -134,7 +134,8 @@ struct RunFile {
     archive.field("machine", machine, "Name in profiles, or a profile");
     archive.field("overlay", overlay, "Calibration to lay over the machine's profile");
     archive.field("engine", engine,
-                  "Whose step it is: xt_run, xtuner_v1, torchtitan, fsdp1, megatron or deepspeed "
+                  "Whose step it is: xt_run, xtuner_v1, torchtitan, simple_fsdp, maxtext, fsdp1, "
+                  "megatron, deepspeed, colossalai, mindspeed, mindformers, nanotron or internevo "
                   "(default xt_run)");
     archive.field("compute_dtype", compute_dtype, "fp32, bf16 or fp16 (default: the engine's)");
     archive.field("fp8_products", fp8_products,

@@ -103,7 +103,7 @@ void price_left_out(const std::vector<PublishedRow>& rows, const Profiles& profi
   in_parallel(rows.size(), n_threads, [&](std::size_t i) {
     const Profiles* own = fitted.of(rows[i]);
     if (!shares_of(rows[i], outcomes[i]) || own == nullptr) return;
-    outcomes[i].left_out = predict(*plan_of(rows[i], *own).plan);
+    outcomes[i].left_out = predict(rows[i], *plan_of(rows[i], *own).plan);
   });
 }
 

@@ -20,12 +20,8 @@ struct TypeRule {
 };
 
 // The first that fits a model counts.
-constexpr std::array<TypeRule, 15> type_rules = {{
-    {"deepseek_v3",
-     [](const PublishedModel& m) {
-       return m.kv_lora_rank.has_value() && m.q_lora_rank.has_value();
-     }},
-    {"deepseek_v2", [](const PublishedModel& m) { return m.kv_lora_rank.has_value(); }},
+constexpr std::array<TypeRule, 14> type_rules = {{
+    {"deepseek_v3", [](const PublishedModel& m) { return m.kv_lora_rank.has_value(); }},
     {"gpt_oss", [](const PublishedModel& m) { return m.is_moe() && m.sliding_window.has_value(); }},
     {"qwen3_moe", [](const PublishedModel& m) { return m.is_moe() && is_named(m, "qwen3"); }},
     {"mixtral", [](const PublishedModel& m) { return m.is_moe() && is_named(m, "mixtral"); }},

@@ -25,6 +25,8 @@ inline constexpr std::array<std::string_view, 13> published_machines = {
     "gb300",         "ascend_910b",  "ascend_a3_die"};
 /// A device of two dies, each of which is a rank.
 inline constexpr std::string_view two_die_package = "ascend_a3_package";
+/// Such a die, where a row counts dies.
+inline constexpr std::string_view one_die = "ascend_a3_die";
 
 /// Frameworks by how they split a model.
 inline constexpr std::array<std::string_view, 9> framework_families = {

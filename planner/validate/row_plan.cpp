@@ -8,6 +8,7 @@
 #include "costmodel/models/config.h"
 #include "planner/lower/engine.h"
 #include "planner/validate/model_config.h"
+#include "planner/validate/row_notes.h"
 
 namespace xt {
 namespace {
@@ -31,13 +32,20 @@ struct EngineOfFramework {
 // For attention where a row names no kernels: PyTorch's own, which are those of FlashAttention-2.
 // LLM-Foundry's published sweep runs the kernels in Triton whatever a table says
 // (scripts/train/benchmarking/submit_benchmarks.py).
-constexpr std::array<EngineOfFramework, 6> engine_rows = {{
+constexpr std::array<EngineOfFramework, 13> engine_rows = {{
     {"fsdp2", "XTuner V1", "xtuner_v1", 4096, "1024", ""},
     {"fsdp2", "", "torchtitan", 0, "none", "flash2"},
     {"fsdp1", "LLM-Foundry", "fsdp1", 0, "none", "triton", true},
     {"fsdp1", "", "fsdp1", 0, "none", "flash2"},
     {"megatron", "", "megatron", 0, "none", ""},
     {"deepspeed", "", "deepspeed", 0, "none", "flash2"},
+    {"mindspeed", "", "mindspeed", 0, "none", ""},
+    {"mindformers", "", "mindformers", 0, "none", ""},
+    {"other", "nanotron", "nanotron", 0, "none", "flash2"},
+    {"other", "InternEvo", "internevo", 0, "none", "flash2"},
+    {"other", "torchtitan graph trainer", "simple_fsdp", 0, "none", "flash2"},
+    {"other", "Colossal-AI", "colossalai", 0, "none", "flash2"},
+    {"jax", "MaxText", "maxtext", 0, "none", "cudnn"},
 }};
 
 const EngineOfFramework* engine_of(const PublishedRow& row) {
@@ -69,6 +77,10 @@ bool recomputes_by_op(const PublishedRow& row) {
 // Ops that a row recomputes where not all of a layer's.
 std::optional<std::string_view> dropped_ops(const PublishedRow& row) {
   if (recomputes_by_op(row)) return dropped_by_op;
+  if (row.recompute == PublishedRecompute::selective &&
+      (row.recompute_detail->starts_with("default policy of the graph trainer") ||
+       row.recompute_detail->starts_with("minimal_flash policy")))
+    return "norms+activations";
   if (row.recompute == PublishedRecompute::selective && row.recompute_detail == "core_attn")
     return "attention";
   return std::nullopt;
@@ -101,8 +113,10 @@ bool has_odd_shared_expert(const PublishedRow& row) {
 bool swaps(const PublishedRow& row) { return row.model.is_moe() || rules_of(row).swaps_dense; }
 
 // Whether a row's `cp` stands for Ulysses.
+// Source: XTuner (InternLM/xtuner, v0.1), parallel/sequence
 bool is_ulysses(const PublishedRow& row) {
-  return notes_say(row, "Ulysses") || row.framework.find("Ulysses") != std::string::npos;
+  return notes_say(row, "Ulysses") || row.framework.find("Ulysses") != std::string::npos ||
+         row.framework.starts_with("XTuner + DeepSpeed");
 }
 
 bool splits(const PublishedRow& row) {
@@ -223,6 +237,9 @@ std::int64_t liger_chunk(const PublishedRow& row) {
   return static_cast<std::int64_t>(std::bit_ceil(least));
 }
 
+constexpr std::array<std::string_view, 3> chunk_phrases = {
+    "cross entropy in chunks", "cross entropy in 8 chunks", "chunked loss"};
+
 // The loss has no field: where it is not whole, the notes say so. Eight chunks of the tokens are
 // torchtitan's default.
 //
@@ -230,7 +247,7 @@ std::int64_t liger_chunk(const PublishedRow& row) {
 std::string loss_chunk(const PublishedRow& row, const EngineOfFramework& of) {
   constexpr std::int64_t default_chunks = 8;
   if (notes_say(row, "Liger fused linear cross entropy")) return std::to_string(liger_chunk(row));
-  if (notes_say(row, "cross entropy in chunks") || notes_say(row, "chunked loss"))
+  if (says_any(row, chunk_phrases) && !notes_say(row, "undoes the loss chunking"))
     return std::to_string(loss_tokens(row) / default_chunks);
   return std::string(of.loss_chunk);
 }
@@ -258,8 +275,9 @@ Flags data_flags(const PublishedRow& row, const EngineOfFramework& of) {
 // How a row's step is spread over ranks.
 Flags layout_flags(const PublishedRow& row, const Profile& profile) {
   const PublishedParallel& parallel = row.parallel;
-  const std::int64_t ranks = row.devices * profile.ranks_per_device;
-  Flags flags = {{"devices", std::to_string(row.devices)},
+  const std::int64_t devices = row.devices / dies_of_row(row, profile);
+  const std::int64_t ranks = devices * profile.ranks_per_device;
+  Flags flags = {{"devices", std::to_string(devices)},
                  {"expert_parallel", std::to_string(parallel.ep)},
                  {"expert_parallel_across_nodes", "true"},
                  {"pipeline_parallel", std::to_string(parallel.pp)},
@@ -267,10 +285,10 @@ Flags layout_flags(const PublishedRow& row, const Profile& profile) {
                  {"tensor_parallel", std::to_string(parallel.tp)},
                  {"tensor_parallel_across_nodes", "true"}};
   const bool has_stages = rules_of(row).least_zero < 3;
-  flags.emplace_back(has_stages ? "zero" : "reshard_after_forward",
-                     has_stages           ? std::to_string(parallel.zero)
-                     : parallel.zero == 3 ? "true"
-                                          : "false");
+  if (has_stages)
+    flags.emplace_back("zero", std::to_string(parallel.zero));
+  else if (parallel.pp == 1)
+    flags.emplace_back("reshard_after_forward", parallel.zero == 3 ? "true" : "false");
   if (parallel.tp > 1)
     flags.emplace_back("tensor_sequence_parallel",
                        parallel.sequence_parallel.value_or(true) ? "true" : "false");
@@ -284,6 +302,7 @@ Flags layout_flags(const PublishedRow& row, const Profile& profile) {
   }
   if (parallel.dp_replicate > 1 && !has_stages)
     flags.emplace_back("shard_ranks", std::to_string(ranks / parallel.dp_replicate));
+  if (state_ranks(row) > 0) flags.emplace_back("shard_ranks", std::to_string(state_ranks(row)));
   const bool sends_copies =
       row.framework.find("DeepEP") != std::string::npos || notes_say(row, "HybridEP");
   if (parallel.ep > 1 && sends_copies) flags.emplace_back("dispatch", "deep_ep");
@@ -316,8 +335,8 @@ Flags flags_of(const PublishedRow& row, const EngineOfFramework& of, const Profi
 // A cluster's network is a choice of who built it: what the row says of it counts.
 Profile with_network(Profile profile, const PublishedRow& row) {
   if (!row.scale_out_gbit_s_per_device) return profile;
-  const double per_rank =
-      *row.scale_out_gbit_s_per_device * 1e9 / 8 / static_cast<double>(profile.ranks_per_device);
+  const std::int64_t ranks = profile.ranks_per_device / dies_of_row(row, profile);
+  const double per_rank = *row.scale_out_gbit_s_per_device * 1e9 / 8 / static_cast<double>(ranks);
   profile.sources.entries.emplace_back("published_row", row.source.title);
   profile.scale_out = {BytesPerSecond(per_rank),
                        {"published_row", Grade::vendor, "the network of this run"}};
@@ -327,7 +346,7 @@ Profile with_network(Profile profile, const PublishedRow& row) {
 }  // namespace
 
 std::string profile_name(const PublishedRow& row) {
-  return row.machine == two_die_package ? "ascend_a3" : row.machine;
+  return row.machine == two_die_package || row.machine == one_die ? "ascend_a3" : row.machine;
 }
 
 Profiles profiles_of(const std::vector<PublishedRow>& rows, const Catalogue& catalogue) {

@@ -1,8 +1,10 @@
 #include "planner/validate/validate.h"
 
-#include "planner/validate/left_out.h"
+#include <cmath>
 
 #include "planner/parallel.h"
+#include "planner/validate/left_out.h"
+#include "planner/validate/row_notes.h"
 
 namespace xt {
 namespace {
@@ -10,7 +12,7 @@ namespace {
 RowOutcome price_row(const PublishedRow& row, const Profiles& profiles) {
   const RowPlan plan = plan_of(row, profiles);
   if (!plan.plan) return {{}, plan.reason, plan.detail};
-  return {predict(*plan.plan)};
+  return {predict(row, *plan.plan)};
 }
 
 std::array<Seconds, kernel_class_names.size()> alone_by_class(const Estimate& of) {
@@ -26,10 +28,7 @@ std::array<Seconds, kernel_class_names.size()> alone_by_class(const Estimate& of
   return seconds;
 }
 
-}  // namespace
-
-RowPrediction predict(const Plan& plan) {
-  const Estimate answer = estimate(plan);
+RowPrediction prediction_of(const Plan& plan, const Estimate& answer) {
   RowPrediction prediction;
   prediction.tokens_per_device_s = tokens_per_device_s(plan, answer);
   prediction.step_time_s = answer.account.step.value;
@@ -42,6 +41,26 @@ RowPrediction predict(const Plan& plan) {
   prediction.hardware_flops_per_token =
       answer.hardware_flops.value / (tokens_per_rank_s * prediction.step_time_s);
   prediction.alone = alone_by_class(answer);
+  return prediction;
+}
+
+// The allocator holds in every stage of a pipeline as much more than is allocated.
+void take_stage(RowPrediction& prediction, const StageAnswer& stage) {
+  const double share = stage.peak / prediction.allocated;
+  prediction.reserved = Bytes(std::llround(share * static_cast<double>(prediction.reserved.value)));
+  prediction.allocated = stage.peak;
+}
+
+}  // namespace
+
+RowPrediction predict(const Plan& plan) { return prediction_of(plan, estimate(plan)); }
+
+RowPrediction predict(const PublishedRow& row, const Plan& plan) {
+  const Estimate answer = estimate(plan);
+  RowPrediction prediction = prediction_of(plan, answer);
+  prediction.tokens_per_device_s /= static_cast<double>(dies_of_row(row, plan.profile));
+  if (is_of_last_stage(row) && answer.pipeline)
+    take_stage(prediction, answer.pipeline->stages.back());
   return prediction;
 }
 

@@ -96,6 +96,9 @@ struct Validation {
 
 /// What `plan` predicts.
 RowPrediction predict(const Plan& plan);
+/// The same in the devices that `row` counts, which may be parts of the plan's, with memory of the
+/// stage that it tells of.
+RowPrediction predict(const PublishedRow& row, const Plan& plan);
 
 /// Prices every row, on `n_threads` threads.
 ///

@@ -184,7 +184,7 @@ std::int64_t attention_parameters(const Architecture& m) {
   std::int64_t biases = m.has_sinks ? H : 0;
   if (m.has_qkv_bias) biases += (H + 2 * K) * D + (m.has_bias_everywhere ? E : 0);
   if (!m.has_mla()) return norms + biases + E * D * (2 * H + 2 * K);
-  const std::int64_t queries = E * q + q + q * H * D;
+  const std::int64_t queries = q > 0 ? E * q + q + q * H * D : E * H * D;
   const std::int64_t keys = E * (c + m.qk_rope_head_dim) + c;
   const std::int64_t expanded = c * H * (D - m.qk_rope_head_dim + m.v_head_dim);
   return queries + keys + expanded + H * m.v_head_dim * E;

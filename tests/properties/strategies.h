@@ -70,7 +70,7 @@ inline Architecture draw_model(std::mt19937& random, const Family& family) {
   if (family.full_attention_every > 0) model.sliding_window = 4 * up_to(8);
   if (family.has_shared_experts && !family.has_mla) model.rotary_size = model.head_dim / 4 * 2;
   if (family.has_mla) {
-    model.q_lora_rank = 16 * up_to(3);
+    model.q_lora_rank = 16 * (up_to(4) - 1);
     model.kv_lora_rank = 16 * up_to(3);
     model.qk_rope_head_dim = 8;
     model.v_head_dim = 8 * up_to(2);
@@ -171,6 +171,8 @@ inline void draw_pipeline(std::mt19937& random, Case& drawn) {
   drawn.model.num_hidden_layers = s.pipeline_parallel * chunks + up_to(4) - 1;
   s.gradient_accumulation = chunks > 1 ? s.pipeline_parallel * up_to(3) : up_to(9);
   s.ranks *= s.pipeline_parallel;
+  s.shard_ranks = 0;
+  s.has_fp8_products = s.has_fp8_products && s.zero < 3;
   s.swap_layers = 0;
   s.recompute_layers = up_to(drawn.model.num_hidden_layers + 1) - 1;
 }

@@ -1,0 +1,25 @@
+#include "planner/validate/row_notes.h"
+
+#include <charconv>
+
+namespace xt {
+
+std::int64_t state_ranks(const PublishedRow& row) {
+  constexpr std::string_view before = "optimizer state sharded over ";
+  const std::size_t found = row.notes.find(before);
+  if (found == std::string::npos) return 0;
+  const char* const number = row.notes.data() + found + before.size();
+  std::int64_t ranks = 0;
+  std::from_chars(number, row.notes.data() + row.notes.size(), ranks);
+  return ranks;
+}
+
+bool is_of_last_stage(const PublishedRow& row) {
+  return row.parallel.pp > 1 && row.notes.find("(last pipeline stage)") != std::string::npos;
+}
+
+std::int64_t dies_of_row(const PublishedRow& row, const Profile& profile) {
+  return row.machine == one_die ? profile.ranks_per_device : 1;
+}
+
+}  // namespace xt

@@ -1,0 +1,21 @@
+#pragma once
+
+// What a row tells beside its fields.
+
+#include <cstdint>
+
+#include "costmodel/hardware/profile.h"
+#include "planner/validate/published_row.h"
+
+namespace xt {
+
+/// Ranks that share optimizer state, as notes of InternEvo's rows say; 0: all.
+std::int64_t state_ranks(const PublishedRow& row);
+
+/// Whether a row's memory is that of the last stage of its pipeline.
+bool is_of_last_stage(const PublishedRow& row);
+
+/// Devices of a row in one of the profile's: 1, or the dies of a package where the row counts dies.
+std::int64_t dies_of_row(const PublishedRow& row, const Profile& profile);
+
+}  // namespace xt

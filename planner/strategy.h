@@ -32,6 +32,7 @@ struct Strategy {
   ContextExchange context_exchange = ContextExchange::all_gather;
   std::int64_t tensor_parallel = 1;      ///< ranks that share each product, adjacent
   bool tensor_sequence_parallel = true;  ///< those ranks share norms and residuals by tokens
+  bool tensor_parallel_overlap = false;  ///< their exchanges run in pieces beside products
   std::int64_t pipeline_parallel = 1;    ///< stages, each of layers of its own on ranks of its own
   std::int64_t virtual_stages = 1;       ///< chunks of layers of a stage: interleaved 1F1B
   std::int64_t zero = 3;  ///< stage of ZeRO: what data-parallel ranks split, see lower/stages.cpp
@@ -51,7 +52,9 @@ struct Strategy {
   bool swaps_optimizer = false;  ///< AdamW's two moments wait in host memory
   std::int64_t loss_chunk = 0;   ///< tokens per chunk of the loss; loss_tokens() when whole
   DType compute_dtype = DType::fp32;
-  bool has_fp8_products = false;     ///< of linear layers and experts
+  bool has_fp8_products = false;  ///< of linear layers and experts
+  Fp8Recipe fp8_recipe = Fp8Recipe::blockwise;
+  bool gathers_fp8 = false;          ///< below stage 3 of ZeRO: 8-bit weights, not 16-bit ones
   DType reduce_dtype = DType::fp32;  ///< of gradients on the wire
   bool is_compiled = true;           ///< see GraphOptions
 

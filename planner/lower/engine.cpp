@@ -129,6 +129,8 @@ constexpr EngineRules megatron() {
   rules.splits_tensors_of_experts = true;
   rules.has_pipelines = true;             // core/pipeline_parallel/schedules.py
   rules.overlaps_tensor_parallel = true;  // core/tensor_parallel/layers.py, backward of its linear
+  rules.has_fp8_products = true;
+  rules.has_transformer_engine = true;  // core/extensions/transformer_engine.py
   rules.least_zero = 0;
   rules.most_zero = 1;
   rules.accumulates_in_products = true;

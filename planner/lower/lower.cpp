@@ -286,7 +286,10 @@ GraphOptions graph_options(const Strategy& strategy) {
   options.tensor_parallel = strategy.tensor_parallel;
   options.tensor_sequence_parallel = strategy.tensor_sequence_parallel;
   options.overlaps_tensor_parallel = rules->overlaps_tensor_parallel;
+  options.exchanges_in_pieces = strategy.tensor_parallel_overlap;
   options.has_fp8_products = strategy.has_fp8_products;
+  options.fp8_recipe = strategy.fp8_recipe;
+  options.has_transformer_engine = rules->has_transformer_engine;
   options.hides_exchange = rules->hides_exchange;
   options.repeats_key_heads = rules->repeats_key_heads;
   options.fuses_gate_up = rules->fuses_gate_up;

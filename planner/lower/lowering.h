@@ -29,9 +29,12 @@ struct UnitFlat {
   BufferId received = no_buffer;  ///< gathered, but not copied out yet
   BufferId gradient = no_buffer;
   BufferId gradient_shard = no_buffer;
-  BufferId weights = no_buffer;  ///< in the graph's dtype, where every rank keeps them
-  BufferId narrow = no_buffer;   ///< the shard in the graph's dtype, where it is kept so
-  bool is_stale = false;         ///< others' part of `weights` is as before the last update
+  BufferId weights = no_buffer;     ///< in the graph's dtype, where every rank keeps them
+  BufferId narrow = no_buffer;      ///< the shard in the graph's dtype, where it is kept so
+  BufferId quantised = no_buffer;   ///< weights of fp8 products in fp8, made once a step
+  BufferId transposed = no_buffer;  ///< the same for products of input gradients
+  bool is_stale = false;            ///< others' part of `weights` is as before the last update
+  bool needs_quantising = false;    ///< the copies in fp8 are as before it
 };
 
 /// What FSDP gathers and reduces at once.
@@ -164,6 +167,11 @@ class Lowering {
   void make_copies(UnitFlat& flat);
   BufferId own_weights(const UnitFlat& flat);
   void refresh(const FsdpUnit& unit, UnitFlat& flat, Phase phase);
+  void make_fp8_copies(UnitFlat& flat);
+  void quantise(const FsdpUnit& unit, UnitFlat& flat, Phase phase);
+  bool keeps_in_fp8(const UnitFlat& flat) const {
+    return flat.layout->has_fp8() && strategy_.gathers_fp8;
+  }
   void clear_gradients();
   void reduce_kept(const FsdpUnit& unit, UnitFlat& flat);
   void reduce_over_tensor_ranks();

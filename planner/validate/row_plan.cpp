@@ -8,6 +8,7 @@
 #include "costmodel/models/config.h"
 #include "planner/lower/engine.h"
 #include "planner/validate/model_config.h"
+#include "planner/validate/tuned_recipe.h"
 
 namespace xt {
 namespace {
@@ -302,7 +303,12 @@ Flags flags_of(const PublishedRow& row, const EngineOfFramework& of, const Profi
                                  : row.attention.value_or(std::string(of.attention_kernel));
   if (!kernel.empty() && !attention_libraries(profile).empty())
     flags.emplace_back("attention_kernel", kernel);
-  if (const auto dtype = reduce_dtype(row)) flags.emplace_back("reduce_dtype", *dtype);
+  const Flags tuned = rules_of(row).has_transformer_engine ? tuned_recipe(row) : Flags();
+  const bool has_reduce_dtype =
+      std::ranges::any_of(tuned, [](const auto& flag) { return flag.first == "reduce_dtype"; });
+  flags.insert(flags.end(), tuned.begin(), tuned.end());
+  if (const auto dtype = reduce_dtype(row); dtype && !has_reduce_dtype)
+    flags.emplace_back("reduce_dtype", *dtype);
   if (const auto ops = dropped_ops(row)) flags.emplace_back("recompute_ops", *ops);
   const EngineRules& rules = *engine_named(of.engine);
   const bool is_eager_at_rest = rules.has_eager_kernels && rules.keeps_narrow_shards;

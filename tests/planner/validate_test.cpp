@@ -250,8 +250,29 @@ TEST(RowPlan, MegatronsRanksShareProductsAndSplitOptimizerState) {
   EXPECT_EQ(s.zero, 1);
   EXPECT_EQ(s.data_parallel(), 32);
   EXPECT_EQ(s.gradient_accumulation, 4);
-  EXPECT_EQ(s.reduce_dtype, DType::fp32);
   EXPECT_EQ(s.loss_chunk, s.loss_tokens());
+}
+
+// What recipes tuned for speed choose, and what Megatron does by itself.
+TEST(RowPlan, RecipesOfNvidiaReduceInBf16AndExchangeInPieces) {
+  const Strategy nemo = plan_of_row(row_named("dgxc-4d7111ab")).strategy;
+  EXPECT_EQ(nemo.reduce_dtype, DType::bf16);
+  EXPECT_TRUE(nemo.tensor_parallel_overlap);
+  const Strategy megatron = plan_of_row(row_named("mcore-llama-3d23d310")).strategy;
+  EXPECT_EQ(megatron.reduce_dtype, DType::fp32);
+  EXPECT_FALSE(megatron.tensor_parallel_overlap);
+}
+
+TEST(RowPlan, ScalesOfFp8AreTheRowsOrTheRecipes) {
+  const Strategy delayed = plan_of_row(row_named("nemo-24.07-3cb13521")).strategy;
+  EXPECT_EQ(delayed.fp8_recipe, Fp8Recipe::delayed);
+  EXPECT_TRUE(delayed.gathers_fp8);
+  EXPECT_EQ(plan_of_row(row_named("nemo-bridge-88048f81")).strategy.fp8_recipe,
+            Fp8Recipe::tensorwise);
+  EXPECT_EQ(plan_of_row(row_named("dgxc-0728b2d9")).strategy.fp8_recipe, Fp8Recipe::delayed);
+  EXPECT_EQ(plan_of_row(row_named("nemo-bridge-05ec24e7")).strategy.fp8_recipe,
+            Fp8Recipe::tensorwise);
+  EXPECT_FALSE(plan_of_row(row_named("mcore-llama-3d23d310")).strategy.gathers_fp8);
 }
 
 TEST(RowPlan, SelectiveRecomputeOfMegatronIsThatOfAttention) {

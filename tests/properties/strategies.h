@@ -31,7 +31,7 @@ struct Case {
         "{} {} layers {} tied {} ranks {} ep {} by {} sp {} cp {} {} shards {} lock-step {} pack "
         "{} "
         "sample {} accumulation {} recompute {} swap {} chunk {} {} {} compiled {} drops {} "
-        "tp {} tokens shared {} zero {} pp {} of {}",
+        "tp {} tokens shared {} in pieces {} zero {} pp {} of {} fp8 {} {} gathered {}",
         strategy.engine, model.model_type, model.num_hidden_layers, model.tie_word_embeddings,
         strategy.ranks, strategy.expert_parallel,
         dispatch_names[static_cast<std::size_t>(strategy.dispatch)], strategy.sequence_parallel,
@@ -42,7 +42,9 @@ struct Case {
         strategy.swap_layers, strategy.loss_chunk, name(strategy.compute_dtype),
         optimizer_names[static_cast<std::size_t>(strategy.optimizer)], strategy.is_compiled,
         strategy.recompute_ops.text(), strategy.tensor_parallel, strategy.tensor_sequence_parallel,
-        strategy.zero, strategy.pipeline_parallel, strategy.virtual_stages);
+        strategy.tensor_parallel_overlap, strategy.zero, strategy.pipeline_parallel,
+        strategy.virtual_stages, strategy.has_fp8_products,
+        fp8_recipe_names[static_cast<std::size_t>(strategy.fp8_recipe)], strategy.gathers_fp8);
   }
 };
 
@@ -105,6 +107,15 @@ inline void draw_tensor_parallel(std::mt19937& random, const EngineRules& engine
   s.pack_length *= s.tensor_parallel;
 }
 
+// A recipe of fp8, and exchanges in pieces.
+inline void draw_transformer_engine(std::mt19937& random, const EngineRules& engine, Strategy& s) {
+  if (!engine.has_transformer_engine) return;
+  s.fp8_recipe = static_cast<Fp8Recipe>(random() % 3);
+  s.gathers_fp8 = s.has_fp8_products && random() % 2 == 0;
+  s.tensor_parallel_overlap =
+      s.tensor_parallel > 1 && s.tensor_sequence_parallel && random() % 2 == 0;
+}
+
 inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& family) {
   const auto up_to = [&](std::int64_t n) { return static_cast<std::int64_t>(random() % n) + 1; };
   Case drawn;
@@ -146,8 +157,10 @@ inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& 
   draw_tensor_parallel(random, engine, drawn);
   s.zero = engine.least_zero + up_to(engine.most_zero - engine.least_zero + 1) - 1;
   if (s.zero < 3) s.compute_dtype = DType::bf16;
-  s.has_fp8_products = engine.has_fp8_products && s.tensor_parallel == 1 &&
+  s.has_fp8_products = engine.has_fp8_products &&
+                       (s.tensor_parallel == 1 || engine.has_transformer_engine) &&
                        s.compute_dtype == DType::bf16 && random() % 3 == 0;
+  draw_transformer_engine(random, engine, s);
   s.reshards_layers = random() % 3 > 0;
   s.is_compiled = !engine.has_eager_kernels || random() % 2 == 0;
   s.reduce_dtype = random() % 2 == 0 ? DType::bf16 : DType::fp32;

@@ -40,7 +40,8 @@ struct Strategy {
   std::int64_t sample_length = 0;        ///< the most tokens of a sample in it
   std::int64_t sum_squared_lengths = 0;  ///< of a pack's samples; 0: all as long as they may be
   Dispatch dispatch = Dispatch::all_to_all;
-  double routing_imbalance = 1;  ///< rows of the rank with most over the mean of the ranks
+  bool expert_parallel_overlap = false;  ///< exchanges behind another micro-step, lower/pairs.cpp
+  double routing_imbalance = 1;          ///< rows of the rank with most over the mean of the ranks
   std::int64_t gradient_accumulation = 1;
   std::int64_t intra_layer_micro_batches = 1;  ///< packs that go through each layer in lock-step
   std::int64_t shard_ranks = 0;  ///< ranks that parameters are split over, repeated; 0: all (HSDP)

@@ -125,7 +125,8 @@ constexpr EngineRules megatron() {
   rules.sends_copies = true;
   rules.splits_context = true;
   rules.splits_tensors = true;
-  rules.keeps_attended = true;  // core/transformer/attention.py, checkpointed core attention
+  rules.keeps_attended = true;     // core/transformer/attention.py, checkpointed core attention
+  rules.pairs_micro_steps = true;  // core/pipeline_parallel/combined_1f1b.py
   rules.splits_tensors_of_experts = true;
   rules.has_pipelines = true;             // core/pipeline_parallel/schedules.py
   rules.overlaps_tensor_parallel = true;  // core/tensor_parallel/layers.py, backward of its linear
@@ -139,6 +140,27 @@ constexpr EngineRules megatron() {
   rules.loss = LossKind::fp32_whole;
   rules.reduce_dtype = DType::fp32;
   rules.workspaces = no_workspaces;
+  return rules;
+}
+
+// Source: Megatron-LM, core v0.14, core/distributed/fsdp/src/megatron_fsdp: shards of 16-bit
+// weights beside those in fp32, gathered by layer; gradients are copied into buckets, which are
+// reduced in every micro-step; what is of no layer stays gathered. Layers are those of `megatron`.
+constexpr EngineRules megatron_fsdp() {
+  EngineRules rules = megatron();
+  rules.name = "megatron_fsdp";
+  rules.summary = "Megatron-LM's own FSDP: layers as in megatron, weights split too";
+  rules.has_pipelines = false;
+  rules.pairs_micro_steps = false;
+  rules.copies_gradients = true;
+  rules.keeps_root = true;
+  rules.keeps_last_dense_layer = false;
+  rules.keeps_last_sparse_layer = false;
+  rules.keeps_narrow_shards = true;
+  rules.least_zero = 3;
+  rules.most_zero = 3;
+  rules.accumulates_in_products = false;
+  rules.gathers_in_forward = false;
   return rules;
 }
 
@@ -164,8 +186,8 @@ constexpr EngineRules deepspeed() {
   return rules;
 }
 
-constexpr std::array<EngineRules, 6> rows = {xt_run(), xtuner_v1(), torchtitan(),
-                                             fsdp1(),  megatron(),  deepspeed()};
+constexpr std::array<EngineRules, 7> rows = {xt_run(),   xtuner_v1(),     torchtitan(), fsdp1(),
+                                             megatron(), megatron_fsdp(), deepspeed()};
 
 }  // namespace
 

@@ -254,6 +254,7 @@ void Lowering::optimize() {
 void Lowering::micro_steps() {
   const std::int64_t n = strategy_.gradient_accumulation;
   const std::int64_t n_last = keeps_gradients() && n > 1 ? 1 : 0;
+  if (strategy_.expert_parallel_overlap) return paired_micro_steps();
   is_last_ = n_last == 0;
   micro_step(true, 1);
   if (n - 1 - n_last > 0) micro_step(false, n - 1 - n_last);

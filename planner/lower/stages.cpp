@@ -23,7 +23,10 @@ void Lowering::make_copies(UnitFlat& flat) {
     if (flat.layout->has_fp8()) make_fp8_copies(flat);
     flat.is_stale = rules_.gathers_in_forward && is_split(flat);
   } else if (keeps_narrow_shards()) {
-    flat.narrow = resident(flat.shard_elements, graph_.dtype, MemoryCategory::parameters);
+    flat.narrow = flat.layout->has_fp8()
+                      ? resident(flat.layout->gathered_bytes / group_size(flat.group), DType::uint8,
+                                 MemoryCategory::parameters)
+                      : resident(flat.shard_elements, graph_.dtype, MemoryCategory::parameters);
   }
   if (keeps_gradients())
     flat.gradient = resident(n, strategy_.reduce_dtype, MemoryCategory::gradients);
@@ -34,6 +37,17 @@ BufferId Lowering::own_weights(const UnitFlat& flat) {
   const Buffer& weights = build_.draft().buffer(flat.weights);
   const std::int64_t n = weights.shape[0].code / group_size(flat.group);
   return build_.view(flat.weights, 0, {n, 1, 1}, weights.dtype);
+}
+
+// Weights that are gathered for a layer are transposed for its backward pass alone.
+//
+// Source: Megatron-LM, core/distributed/fsdp, keep_fp8_transpose_cache off
+void Lowering::transpose(const FsdpUnit& unit, UnitFlat& flat) {
+  const Extent n = flat.layout->fp8_elements;
+  flat.transposed =
+      build_.transient({{n, 1, 1}, DType::fp8, MemoryCategory::gathered_parameters, Space::device});
+  op(Kernel::cast, origin(Phase::backward, StepPart::copy_out, unit.layer),
+     {n, 2 * width(DType::fp8)}, {flat.gathered}, {flat.transposed});
 }
 
 // Transformer Engine keeps weights in fp8 twice, as they are and transposed; where 16-bit weights

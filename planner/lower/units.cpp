@@ -127,6 +127,7 @@ void Lowering::gather_flat(const FsdpUnit& unit, UnitFlat& flat, Phase phase) {
 void Lowering::copy_out(FsdpUnit& unit, Phase phase) {
   for (UnitFlat& flat : unit.flats) {
     if (flat.needs_quantising) quantise(unit, flat, phase);
+    if (phase == Phase::backward && transposes_gathered(flat)) transpose(unit, flat);
     if (flat.received == no_buffer) continue;
     const Buffer& received = build_.draft().buffer(flat.received);
     const DType unit_type = received.dtype;
@@ -139,8 +140,12 @@ void Lowering::copy_out(FsdpUnit& unit, Phase phase) {
 }
 
 void Lowering::release(FsdpUnit& unit) {
-  for (UnitFlat& flat : unit.flats)
+  for (UnitFlat& flat : unit.flats) {
     flat.gathered = flat.quantised == no_buffer ? flat.weights : flat.quantised;
+    if (!transposes_gathered(flat) || flat.transposed == no_buffer) continue;
+    build_.hold(flat.transposed, OpId(static_cast<std::uint32_t>(build_.n_ops() - 1)));
+    flat.transposed = no_buffer;
+  }
 }
 
 void Lowering::open_gradients(FsdpUnit& unit, Phase phase) {

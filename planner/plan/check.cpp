@@ -104,6 +104,7 @@ void Checks::check_engine() {
   check_sequence();
   check_kernels(plan_, rules_, request_);
   check_transformer_engine(plan_, rules_, request_);
+  check_pairs(plan_, rules_, request_);
   check_context();
   check_tensor();
   check_zero();

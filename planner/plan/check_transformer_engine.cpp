@@ -22,7 +22,9 @@ void check_recipe(const Plan& plan, const EngineRules& rules, Request& request) 
         "fp8_recipe",
         fmt::format("{} says nothing of products with a scale for 32 elements", plan.machine_name),
         "set delayed, tensorwise or blockwise");
-  if (from.fp8_param_gather && !rules.has_transformer_engine)
+  const bool splits_weights = rules.least_zero == 3;
+  if (from.fp8_param_gather &&
+      (!rules.has_transformer_engine || (splits_weights && !plan.strategy.gathers_fp8)))
     request.problem("fp8_param_gather",
                     fmt::format("{} always gathers weights of fp8 products in fp8", rules.name),
                     "leave it out");

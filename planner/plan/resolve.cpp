@@ -115,6 +115,7 @@ void Resolver::choose_counts() {
   s.pack_length = from_.pack_length.value_or(default_pack_length);
   s.gradient_accumulation = from_.gradient_accumulation.value_or(1);
   s.intra_layer_micro_batches = from_.intra_layer_micro_batches.value_or(1);
+  s.expert_parallel_overlap = from_.expert_parallel_overlap.value_or(false);
   s.dispatch = from_.dispatch.value_or(Dispatch::all_to_all);
   s.routing_imbalance = from_.routing_imbalance.value_or(1);
   s.sequence_parallel = from_.sequence_parallel.value_or(1);

@@ -41,6 +41,7 @@ struct RunFile {
   std::optional<std::int64_t> devices;
   std::optional<std::int64_t> expert_parallel;
   std::optional<bool> expert_parallel_across_nodes;
+  std::optional<bool> expert_parallel_overlap;
   std::optional<Dispatch> dispatch;
   std::optional<double> routing_imbalance;
   std::optional<std::int64_t> sequence_parallel;
@@ -139,8 +140,8 @@ struct RunFile {
     archive.field("machine", machine, "Name in profiles, or a profile");
     archive.field("overlay", overlay, "Calibration to lay over the machine's profile");
     archive.field("engine", engine,
-                  "Whose step it is: xt_run, xtuner_v1, torchtitan, fsdp1, megatron or deepspeed "
-                  "(default xt_run)");
+                  "Whose step it is: xt_run, xtuner_v1, torchtitan, fsdp1, megatron, "
+                  "megatron_fsdp or deepspeed (default xt_run)");
     archive.field("compute_dtype", compute_dtype, "fp32, bf16 or fp16 (default: the engine's)");
     archive.field("fp8_products", fp8_products,
                   "true: linear layers and experts multiply, and are gathered, in fp8");
@@ -164,6 +165,9 @@ struct RunFile {
         .at_most(1'000'000);
     archive.field("expert_parallel_across_nodes", expert_parallel_across_nodes,
                   "true allows experts to be spread over nodes");
+    archive.field("expert_parallel_overlap", expert_parallel_overlap,
+                  "true: a micro-step runs forward while the one before runs backward, and rows "
+                  "are exchanged behind the other's products (default false)");
     archive.field(
         "dispatch", dispatch,
         "all_to_all sends a row per expert, deep_ep a token per rank, agrs gathers all tokens "

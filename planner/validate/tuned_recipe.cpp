@@ -54,4 +54,11 @@ std::vector<std::pair<std::string, std::string>> tuned_recipe(const PublishedRow
   return flags;
 }
 
+bool sends_copies_by_recipe(const PublishedRow& row) {
+  const bool says_otherwise = row.notes.find("alltoall") != std::string::npos ||
+                              row.framework.find("all-to-all") != std::string::npos;
+  return row.framework.starts_with("Megatron-Bridge") && !says_otherwise &&
+         row.parallel.ep > row.devices_per_node;
+}
+
 }  // namespace xt

@@ -19,4 +19,12 @@ namespace xt {
 ///          tp_comm_overlap; Megatron-Bridge, training/mixed_precision.py and scripts/performance
 std::vector<std::pair<std::string, std::string>> tuned_recipe(const PublishedRow& row);
 
+/// Whether a row's tokens go to other nodes once per rank, since the recipe says so and the row
+/// does not say otherwise.
+///
+/// Source:  Megatron-Bridge, scripts/performance/configs/qwen, H100: HybridEP where experts are
+/// spread
+///          over two nodes
+bool sends_copies_by_recipe(const PublishedRow& row);
+
 }  // namespace xt

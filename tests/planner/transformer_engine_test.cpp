@@ -118,6 +118,25 @@ TEST(TransformerEngine, KeepsWeightsAsTheyAreAndTransposed) {
   EXPECT_NEAR(gathered(alone) / gathered(bf16), 0.5, 1e-3);
 }
 
+// Where ranks split weights, a layer's arrive in one byte and are transposed for its backward pass.
+TEST(TransformerEngine, OfFsdpGathersOneByteAndTransposesAgain) {
+  const Flags fsdp = {{"engine", "megatron_fsdp"}};
+  const Schedule bf16 = estimate_of(fsdp).schedule,
+                 schedule = estimate_of(fp8("tensorwise", fsdp)).schedule;
+  for (const Phase phase : {Phase::forward, Phase::backward}) {
+    const auto gathered = [&](const Schedule& of) {
+      return static_cast<double>(bytes_over(of, Kernel::all_gather, Group::shard, phase));
+    };
+    EXPECT_NEAR(gathered(schedule) / gathered(bf16), 0.5, 1e-3);
+  }
+  std::int64_t transposed = 0;
+  for (const Op& op : schedule.ops)
+    if (op.origin.layer == 1 && op.origin.phase == Phase::backward &&
+        schedule.parts[op.origin.part] == "copy_out")
+      transposed += schedule.work(op).extents[0].code;
+  EXPECT_EQ(transposed, products / layers);
+}
+
 // How often layer 1 makes copies of its weights in a step.
 std::int64_t quantisations(const Schedule& schedule) {
   std::int64_t n = 0;

@@ -285,8 +285,26 @@ TEST(RowPlan, DtypesOfGradientsAndDispatchAreRead) {
   const Strategy s = plan_of_row(row_named("ep-overlap-fa2a4e48")).strategy;
   EXPECT_EQ(s.reduce_dtype, DType::bf16);
   EXPECT_EQ(s.dispatch, Dispatch::deep_ep);
-  EXPECT_EQ(reason_of(row_named("ep-overlap-38fd9fa3")),
-            "exchange of rows behind another micro-batch");
+}
+
+TEST(RowPlan, MicroStepsRunInPairsWhereARowSaysSo) {
+  const auto pairs = [](const char* id) {
+    return plan_of_row(row_named(id)).strategy.expert_parallel_overlap;
+  };
+  EXPECT_TRUE(pairs("ep-overlap-38fd9fa3"));
+  EXPECT_TRUE(pairs("ep-overlap-45ccdee7"));
+  EXPECT_TRUE(pairs("bridge-3880-357e1db9"));
+  EXPECT_FALSE(pairs("ep-overlap-c055a8db"));
+  EXPECT_FALSE(pairs("ep-overlap-fa2a4e48"));
+  EXPECT_EQ(reason_of(row_named("ep-overlap-c37b8b48")),
+            "products of weight gradients behind another exchange");
+}
+
+TEST(RowPlan, DispatchIsTheRowsOrTheRecipes) {
+  const auto dispatch = [](const char* id) { return plan_of_row(row_named(id)).strategy.dispatch; };
+  EXPECT_EQ(dispatch("nemo-bridge-54215992"), Dispatch::deep_ep);
+  EXPECT_EQ(dispatch("nemo-bridge-2ea8cd75"), Dispatch::all_to_all);
+  EXPECT_EQ(dispatch("ep-overlap-45ccdee7"), Dispatch::all_to_all);
 }
 
 TEST(RowPlan, DeepSpeedSharesPacksByHeads) {

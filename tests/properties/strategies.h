@@ -31,7 +31,8 @@ struct Case {
         "{} {} layers {} tied {} ranks {} ep {} by {} sp {} cp {} {} shards {} lock-step {} pack "
         "{} "
         "sample {} accumulation {} recompute {} swap {} chunk {} {} {} compiled {} drops {} "
-        "tp {} tokens shared {} in pieces {} zero {} pp {} of {} fp8 {} {} gathered {}",
+        "tp {} tokens shared {} in pieces {} zero {} pp {} of {} fp8 {} {} gathered {} "
+        "pairs {}",
         strategy.engine, model.model_type, model.num_hidden_layers, model.tie_word_embeddings,
         strategy.ranks, strategy.expert_parallel,
         dispatch_names[static_cast<std::size_t>(strategy.dispatch)], strategy.sequence_parallel,
@@ -44,7 +45,8 @@ struct Case {
         strategy.recompute_ops.text(), strategy.tensor_parallel, strategy.tensor_sequence_parallel,
         strategy.tensor_parallel_overlap, strategy.zero, strategy.pipeline_parallel,
         strategy.virtual_stages, strategy.has_fp8_products,
-        fp8_recipe_names[static_cast<std::size_t>(strategy.fp8_recipe)], strategy.gathers_fp8);
+        fp8_recipe_names[static_cast<std::size_t>(strategy.fp8_recipe)], strategy.gathers_fp8,
+        strategy.expert_parallel_overlap);
   }
 };
 
@@ -167,6 +169,10 @@ inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& 
   if (engine.drops_by_op)
     for (std::size_t op = 0; op < recompute_op_names.size(); ++op)
       if (random() % 3 == 0) s.recompute_ops.add(static_cast<RecomputeOp>(op));
+  s.expert_parallel_overlap =
+      engine.pairs_micro_steps && s.expert_parallel > 1 && s.gradient_accumulation > 1 &&
+      (s.recompute_layers == 0 || !s.recompute_ops.is_all()) && random() % 2 == 0;
+  if (s.expert_parallel_overlap) s.swap_layers = 0;
   if (engine.has_muon && random() % 3 == 0) s.optimizer = Optimizer::muon;
   s.swaps_optimizer =
       s.optimizer == Optimizer::adamw && engine.swaps_optimizer && random() % 4 == 0;
@@ -185,6 +191,7 @@ inline void draw_pipeline(std::mt19937& random, Case& drawn) {
   s.gradient_accumulation = chunks > 1 ? s.pipeline_parallel * up_to(3) : up_to(9);
   s.ranks *= s.pipeline_parallel;
   s.swap_layers = 0;
+  s.expert_parallel_overlap = false;
   s.recompute_layers = up_to(drawn.model.num_hidden_layers + 1) - 1;
 }
 

@@ -38,6 +38,7 @@ Json strategy_json(const Plan& plan) {
        {"fp8_recipe", fp8_recipe_names[static_cast<std::size_t>(s.fp8_recipe)]},
        {"fp8_param_gather", s.gathers_fp8},
        {"tensor_parallel_overlap", s.tensor_parallel_overlap},
+       {"expert_parallel_overlap", s.expert_parallel_overlap},
        {"reduce_dtype", name(s.reduce_dtype)},
        {"compile", s.is_compiled},
        {"attention_kernel", kernel ? Json(*kernel) : Json()}});

@@ -32,6 +32,7 @@ struct Strategy {
   ContextExchange context_exchange = ContextExchange::all_gather;
   std::int64_t tensor_parallel = 1;      ///< ranks that share each product, adjacent
   bool tensor_sequence_parallel = true;  ///< those ranks share norms and residuals by tokens
+  bool tensor_parallel_overlap = false;  ///< their exchanges run in pieces beside products
   std::int64_t pipeline_parallel = 1;    ///< stages, each of layers of its own on ranks of its own
   std::int64_t virtual_stages = 1;       ///< chunks of layers of a stage: interleaved 1F1B
   std::int64_t zero = 3;  ///< stage of ZeRO: what data-parallel ranks split, see lower/stages.cpp
@@ -39,7 +40,8 @@ struct Strategy {
   std::int64_t sample_length = 0;        ///< the most tokens of a sample in it
   std::int64_t sum_squared_lengths = 0;  ///< of a pack's samples; 0: all as long as they may be
   Dispatch dispatch = Dispatch::all_to_all;
-  double routing_imbalance = 1;  ///< rows of the rank with most over the mean of the ranks
+  bool expert_parallel_overlap = false;  ///< exchanges behind another micro-step, lower/pairs.cpp
+  double routing_imbalance = 1;          ///< rows of the rank with most over the mean of the ranks
   std::int64_t gradient_accumulation = 1;
   std::int64_t intra_layer_micro_batches = 1;  ///< packs that go through each layer in lock-step
   std::int64_t shard_ranks = 0;  ///< ranks that parameters are split over, repeated; 0: all (HSDP)
@@ -51,7 +53,9 @@ struct Strategy {
   bool swaps_optimizer = false;  ///< AdamW's two moments wait in host memory
   std::int64_t loss_chunk = 0;   ///< tokens per chunk of the loss; loss_tokens() when whole
   DType compute_dtype = DType::fp32;
-  bool has_fp8_products = false;     ///< of linear layers and experts
+  bool has_fp8_products = false;  ///< of linear layers and experts
+  Fp8Recipe fp8_recipe = Fp8Recipe::blockwise;
+  bool gathers_fp8 = false;          ///< below stage 3 of ZeRO: 8-bit weights, not 16-bit ones
   DType reduce_dtype = DType::fp32;  ///< of gradients on the wire
   bool is_compiled = true;           ///< see GraphOptions
 

@@ -172,6 +172,18 @@ double scale(const Profile& profile, Kernel kernel) {
   return factor ? *factor : 1;
 }
 
+namespace {
+
+// The product that `kernel` adds to what it writes, or `kernel` itself.
+Kernel without_addition(Kernel kernel) {
+  if (kernel == Kernel::matmul_input_backward_add) return Kernel::matmul_input_backward;
+  if (kernel == Kernel::matmul_weight_backward_add) return Kernel::matmul_weight_backward;
+  return kernel;
+}
+
+}  // namespace
+
+// A product that adds is as fast as one that does not, where it was not measured.
 const KernelEfficiency* measured(const Profile& profile, Kernel kernel, DType dtype) {
   const KernelEfficiency* of_any_dtype = nullptr;
   for (const KernelEfficiency& candidate : profile.kernels) {
@@ -179,7 +191,9 @@ const KernelEfficiency* measured(const Profile& profile, Kernel kernel, DType dt
     if (candidate.dtype == dtype) return &candidate;
     if (!candidate.dtype) of_any_dtype = &candidate;
   }
-  return of_any_dtype;
+  const Kernel plain = without_addition(kernel);
+  return of_any_dtype != nullptr || plain == kernel ? of_any_dtype
+                                                    : measured(profile, plain, dtype);
 }
 
 std::optional<Profile> with_attention(Profile profile, const std::string& library) {

@@ -149,15 +149,25 @@ class Verifier {
       problem("sections cover {} of {} ops", next, schedule_.ops.size());
   }
 
+  // What one run hands to the next takes the place of what it was handed.
   void check_neutral(const Section& section) {
     const auto inside = [&](OpId op) {
       return at(op) >= at(section.begin) && at(op) < at(section.end);
     };
+    const Bindings bindings = assumed_bindings(schedule_);
+    std::vector<std::size_t> crossing;
+    std::array<Bytes, 2> left{};  // by space
     for (std::size_t i = 0; i < schedule_.buffers.size(); ++i) {
       const Buffer& buffer = schedule_.buffers[i];
-      if (buffer.kind == BufferKind::transient && inside(buffer.first_op) != inside(buffer.last_op))
-        problem("buffer {} begins or ends inside a section that repeats, but not both", i);
+      if (buffer.kind != BufferKind::transient || inside(buffer.first_op) == inside(buffer.last_op))
+        continue;
+      crossing.push_back(i);
+      const Bytes bytes = buffer.bytes(bindings);
+      left[static_cast<std::size_t>(buffer.space)] += inside(buffer.first_op) ? bytes : -bytes;
     }
+    if (left == std::array<Bytes, 2>{}) return;
+    for (const std::size_t i : crossing)
+      problem("buffer {} begins or ends inside a section that repeats, but not both", i);
   }
 
   const Schedule& schedule_;

@@ -7,8 +7,10 @@
 
 #include "costmodel/models/blocks.h"
 #include "costmodel/models/eager_kernels.h"
+#include "costmodel/models/exchange_in_pieces.h"
 #include "costmodel/models/fp8_products.h"
 #include "costmodel/models/tensor_ranks.h"
+#include "costmodel/models/transformer_engine.h"
 
 namespace xt {
 
@@ -80,6 +82,17 @@ void build_head(OpGraph& graph, const Architecture& model) {
     write.part_of_parameter({V, E, 1}, {whole("lm_head.weight", V, E)});
 }
 
+// Passes over a layer that its halves do not know of.
+void rewrite(OpGraph& graph, Block& block, const GraphOptions& options) {
+  if (!options.is_compiled) use_eager_kernels(graph, block);
+  if (options.has_fp8_products && options.has_transformer_engine) {
+    use_transformer_engine(graph, block, options.fp8_recipe);
+  } else if (options.has_fp8_products) {
+    use_fp8_products(graph, block);
+  }
+  if (options.exchanges_in_pieces) exchange_in_pieces(block, options.tensor_parallel);
+}
+
 }  // namespace
 
 OpGraph build_decoder(const Architecture& model, const GraphOptions& options) {
@@ -106,8 +119,7 @@ OpGraph build_decoder(const Architecture& model, const GraphOptions& options) {
       kind = static_cast<std::uint16_t>(graph.decoder.size());
       graph.decoder.push_back(
           decoder_block(graph, is_windowed ? model : unwindowed, options, is_sparse));
-      if (!options.is_compiled) use_eager_kernels(graph, graph.decoder.back());
-      if (options.has_fp8_products) use_fp8_products(graph, graph.decoder.back());
+      rewrite(graph, graph.decoder.back(), options);
     }
     graph.layers.push_back(*kind);
   }

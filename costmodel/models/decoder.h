@@ -31,6 +31,17 @@ inline constexpr std::array<std::string_view, 2> context_exchange_names = {"all_
 /// The spellings of an exchange of keys and values.
 constexpr const auto& enum_names(ContextExchange) { return context_exchange_names; }
 
+/// How products in fp8 come by the scales of their operands: one per block of an operand; one per
+/// tensor, from its largest elements in steps before (delayed) or in this one (tensorwise); one per
+/// 32 elements, in hardware (mxfp8).
+enum class Fp8Recipe : std::uint8_t { blockwise, delayed, tensorwise, mxfp8 };
+
+inline constexpr std::array<std::string_view, 4> fp8_recipe_names = {"blockwise", "delayed",
+                                                                     "tensorwise", "mxfp8"};
+
+/// The spellings of a recipe.
+constexpr const auto& enum_names(Fp8Recipe) { return fp8_recipe_names; }
+
 /// What the graph depends on beside the model.
 struct GraphOptions {
   std::int64_t tokens = 0;           ///< of one pack, or of the part of it that products see
@@ -50,7 +61,12 @@ struct GraphOptions {
   /// Exchanges of these ranks run behind products of the backward pass, for which inputs are
   /// gathered again; else gathered inputs are kept and nothing overlaps.
   bool overlaps_tensor_parallel = true;
+  /// Those exchanges run in pieces beside the products that need or make them: see
+  /// exchange_in_pieces().
+  bool exchanges_in_pieces = false;
   bool has_fp8_products = false;  ///< see use_fp8_products()
+  Fp8Recipe fp8_recipe = Fp8Recipe::blockwise;
+  bool has_transformer_engine = false;  ///< quantises as use_transformer_engine() says
   /// Issues products for weight gradients behind the exchange of the input gradient, so that they
   /// hide it. Otherwise both follow each other as autograd would order them.
   bool hides_exchange = true;

@@ -35,6 +35,10 @@ Json strategy_json(const Plan& plan) {
        {"loss_chunk", s.loss_chunk},
        {"compute_dtype", name(s.compute_dtype)},
        {"fp8_products", s.has_fp8_products},
+       {"fp8_recipe", fp8_recipe_names[static_cast<std::size_t>(s.fp8_recipe)]},
+       {"fp8_param_gather", s.gathers_fp8},
+       {"tensor_parallel_overlap", s.tensor_parallel_overlap},
+       {"expert_parallel_overlap", s.expert_parallel_overlap},
        {"reduce_dtype", name(s.reduce_dtype)},
        {"compile", s.is_compiled},
        {"attention_kernel", kernel ? Json(*kernel) : Json()}});

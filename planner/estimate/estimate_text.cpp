@@ -48,6 +48,7 @@ std::string layout_text(const Strategy& s) {
   if (s.tensor_parallel > 1)
     text += fmt::format(", tensor_parallel {}{}", s.tensor_parallel,
                         s.tensor_sequence_parallel ? "" : " without sequence parallel");
+  if (s.tensor_parallel_overlap) text += " exchanging in pieces";
   if (s.pipeline_parallel > 1)
     text += fmt::format(", pipeline_parallel {}{}", s.pipeline_parallel,
                         s.virtual_stages == 1
@@ -61,9 +62,18 @@ std::string layout_text(const Strategy& s) {
       rules != nullptr && s.reduce_dtype != rules->reduce_dtype)
     text += fmt::format(", gradients reduced in {}", name(s.reduce_dtype));
   if (!s.is_compiled) text += ", op by op";
+  if (s.expert_parallel_overlap) text += ", micro-steps in pairs";
   if (s.intra_layer_micro_batches > 1)
     text += fmt::format(", {} packs in lock-step", s.intra_layer_micro_batches);
   return text;
+}
+
+std::string fp8_text(const Strategy& s) {
+  if (!s.has_fp8_products) return "";
+  if (!engine_named(s.engine)->has_transformer_engine) return " with fp8 products";
+  return fmt::format(" with fp8 products by {} scaling{}",
+                     fp8_recipe_names[static_cast<std::size_t>(s.fp8_recipe)],
+                     s.gathers_fp8 ? ", gathered in fp8" : "");
 }
 
 std::string first_lines(const Plan& plan) {
@@ -76,8 +86,8 @@ std::string first_lines(const Plan& plan) {
   text += fmt::format(
       "{}{}, expert_parallel {}{}, gradient_accumulation {}, recompute {} layers{}, swap {}{}, "
       "loss_chunk {}{}\n\n",
-      name(s.compute_dtype), s.has_fp8_products ? " with fp8 products" : "", s.expert_parallel,
-      layout_text(s), s.gradient_accumulation, s.recompute_layers,
+      name(s.compute_dtype), fp8_text(s), s.expert_parallel, layout_text(s),
+      s.gradient_accumulation, s.recompute_layers,
       s.recompute_ops.is_all() ? "" : " of " + s.recompute_ops.text(), s.swap_layers,
       plan.has_automatic_swap ? " (auto)" : "", s.loss_chunk,
       plan.has_automatic_chunk ? " (auto)" : "");

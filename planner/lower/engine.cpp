@@ -148,10 +148,13 @@ constexpr EngineRules megatron() {
   rules.sends_copies = true;
   rules.splits_context = true;
   rules.splits_tensors = true;
-  rules.keeps_attended = true;  // core/transformer/attention.py, checkpointed core attention
+  rules.keeps_attended = true;     // core/transformer/attention.py, checkpointed core attention
+  rules.pairs_micro_steps = true;  // core/pipeline_parallel/combined_1f1b.py
   rules.splits_tensors_of_experts = true;
   rules.has_pipelines = true;             // core/pipeline_parallel/schedules.py
   rules.overlaps_tensor_parallel = true;  // core/tensor_parallel/layers.py, backward of its linear
+  rules.has_fp8_products = true;
+  rules.has_transformer_engine = true;  // core/extensions/transformer_engine.py
   rules.least_zero = 0;
   rules.most_zero = 1;
   rules.sums_from_zero = true;
@@ -161,6 +164,27 @@ constexpr EngineRules megatron() {
   rules.loss = LossKind::fp32_whole;
   rules.reduce_dtype = DType::fp32;
   rules.workspaces = no_workspaces;
+  return rules;
+}
+
+// Source: Megatron-LM, core v0.14, core/distributed/fsdp/src/megatron_fsdp: shards of 16-bit
+// weights beside those in fp32, gathered by layer; gradients are copied into buckets, which are
+// reduced in every micro-step; what is of no layer stays gathered. Layers are those of `megatron`.
+constexpr EngineRules megatron_fsdp() {
+  EngineRules rules = megatron();
+  rules.name = "megatron_fsdp";
+  rules.summary = "Megatron-LM's own FSDP: layers as in megatron, weights split too";
+  rules.has_pipelines = false;
+  rules.pairs_micro_steps = false;
+  rules.copies_gradients = true;
+  rules.keeps_root = true;
+  rules.keeps_last_dense_layer = false;
+  rules.keeps_last_sparse_layer = false;
+  rules.keeps_narrow_shards = true;
+  rules.least_zero = 3;
+  rules.most_zero = 3;
+  rules.accumulates_in_products = false;
+  rules.gathers_in_forward = false;
   return rules;
 }
 
@@ -192,6 +216,7 @@ constexpr EngineRules mindspeed() {
   EngineRules rules = megatron();
   rules.name = "mindspeed";
   rules.summary = "MindSpeed: Megatron-LM on Ascend, gradients added by passes of their own";
+  rules.has_fp8_products = rules.has_transformer_engine = false;
   rules.accumulates_in_products = false;
   return rules;
 }
@@ -279,9 +304,10 @@ constexpr EngineRules maxtext() {
   return rules;
 }
 
-constexpr std::array<EngineRules, 13> rows = {
-    xt_run(),    xtuner_v1(),  torchtitan(), simple_fsdp(), maxtext(),  fsdp1(),    megatron(),
-    deepspeed(), colossalai(), mindspeed(),  mindformers(), nanotron(), internevo()};
+constexpr std::array<EngineRules, 14> rows = {
+    xt_run(),   xtuner_v1(),     torchtitan(), simple_fsdp(), maxtext(),   fsdp1(),
+    megatron(), megatron_fsdp(), deepspeed(),  colossalai(),  mindspeed(), mindformers(),
+    nanotron(), internevo()};
 
 }  // namespace
 

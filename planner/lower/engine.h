@@ -45,9 +45,11 @@ struct EngineRules {
   bool keeps_attended = false;          ///< keeps outputs of attention that alone is recomputed
   bool reduces_replicas_again = false;  ///< HSDP: sums over replicas once more before the update
   bool sends_copies = false;            ///< can send a token once per rank: Dispatch::deep_ep
+  bool pairs_micro_steps = false;       ///< one forward while the one before runs backward
   std::int64_t agrs_ranks = 0;          ///< that Dispatch::agrs gathers tokens of; 0: never does
   bool runs_in_lock_step = false;       ///< several packs go through each layer together
   bool has_fp8_products = false;
+  bool has_transformer_engine = false;     ///< products in fp8 by its recipes, exchanges in pieces
   bool splits_sequences = false;           ///< Ulysses
   bool splits_context = false;             ///< context parallelism: packs are shared by tokens
   bool replicates = false;                 ///< HSDP

@@ -15,7 +15,7 @@ void lay_out_gathered(FlatLayout& layout, const Block& block, std::int64_t group
   std::int64_t end = 0;
   for (std::size_t i = 0; i < layout.parameters.size(); ++i) {
     const GraphParameter& parameter = block.parameters[layout.parameters[i]];
-    layout.has_fp8 |= parameter.is_fp8;
+    if (parameter.is_fp8) layout.fp8_elements += parameter.elements;
     layout.gathered_offsets.push_back(round_up(end, flat_alignment * width(dtype)));
     end = layout.gathered_offsets.back() +
           parameter.elements * width(parameter.is_fp8 ? DType::fp8 : dtype);

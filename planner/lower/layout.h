@@ -23,8 +23,9 @@ struct FlatLayout {
   std::int64_t largest_piece = 0;
   std::vector<std::int64_t> gathered_offsets;  ///< bytes, per parameter, once gathered
   std::int64_t gathered_bytes = 0;             ///< padded; a multiple of the group's size
-  bool has_fp8 = false;                        ///< some parameters are gathered in fp8
+  std::int64_t fp8_elements = 0;               ///< of the parameters that are gathered in fp8
 
+  bool has_fp8() const { return fp8_elements > 0; }
   bool is_empty() const { return parameters.empty(); }
 };
 

@@ -255,6 +255,7 @@ void Lowering::optimize() {
 void Lowering::micro_steps() {
   const std::int64_t n = strategy_.gradient_accumulation;
   const std::int64_t n_last = keeps_gradients() && n > 1 ? 1 : 0;
+  if (strategy_.expert_parallel_overlap) return paired_micro_steps();
   is_last_ = n_last == 0;
   micro_step(true, 1);
   if (n - 1 - n_last > 0) micro_step(false, n - 1 - n_last);
@@ -287,7 +288,10 @@ GraphOptions graph_options(const Strategy& strategy) {
   options.tensor_parallel = strategy.tensor_parallel;
   options.tensor_sequence_parallel = strategy.tensor_sequence_parallel;
   options.overlaps_tensor_parallel = rules->overlaps_tensor_parallel;
+  options.exchanges_in_pieces = strategy.tensor_parallel_overlap;
   options.has_fp8_products = strategy.has_fp8_products;
+  options.fp8_recipe = strategy.fp8_recipe;
+  options.has_transformer_engine = rules->has_transformer_engine;
   options.hides_exchange = rules->hides_exchange;
   options.repeats_key_heads = rules->repeats_key_heads;
   options.fuses_gate_up = rules->fuses_gate_up;

@@ -29,9 +29,12 @@ struct UnitFlat {
   BufferId received = no_buffer;  ///< gathered, but not copied out yet
   BufferId gradient = no_buffer;
   BufferId gradient_shard = no_buffer;
-  BufferId weights = no_buffer;  ///< in the graph's dtype, where every rank keeps them
-  BufferId narrow = no_buffer;   ///< the shard in the graph's dtype, where it is kept so
-  bool is_stale = false;         ///< others' part of `weights` is as before the last update
+  BufferId weights = no_buffer;     ///< in the graph's dtype, where every rank keeps them
+  BufferId narrow = no_buffer;      ///< the shard in the graph's dtype, where it is kept so
+  BufferId quantised = no_buffer;   ///< weights of fp8 products in fp8, made once a step
+  BufferId transposed = no_buffer;  ///< weights in fp8 for products of input gradients
+  bool is_stale = false;            ///< others' part of `weights` is as before the last update
+  bool needs_quantising = false;    ///< the copies in fp8 are as before it
 };
 
 /// What FSDP gathers and reduces at once.
@@ -56,6 +59,11 @@ struct PendingSum {
   std::int64_t elements = 0;
 };
 
+/// Consecutive ops of a block.
+struct BlockPart {
+  std::size_t begin = 0, end = 0;
+};
+
 /// The buffers of one run of a block, by value.
 using Values = std::vector<BufferId>;
 
@@ -75,6 +83,13 @@ struct MicroBatch {
   BufferId positions = no_buffer;
   BufferId boundaries = no_buffer;
   BufferId table = no_buffer;     ///< of rotary angles
+  BufferId gradient = no_buffer;  ///< of the input of the layer run backward last
+};
+
+/// What a micro-batch left that runs backward while the next one runs forward.
+struct PassedMicroBatch {
+  std::vector<std::vector<Values>> kept;  ///< by layer
+  std::vector<BufferId> inputs;
   BufferId gradient = no_buffer;  ///< of the input of the layer run backward last
 };
 
@@ -173,6 +188,15 @@ class Lowering {
   void make_copies(UnitFlat& flat);
   BufferId own_weights(const UnitFlat& flat);
   void refresh(const FsdpUnit& unit, UnitFlat& flat, Phase phase);
+  void make_fp8_copies(UnitFlat& flat);
+  void quantise(const FsdpUnit& unit, UnitFlat& flat, Phase phase);
+  void transpose(const FsdpUnit& unit, UnitFlat& flat);
+  bool transposes_gathered(const UnitFlat& flat) const {
+    return flat.layout->has_fp8() && rules_.has_transformer_engine && !keeps_weights();
+  }
+  bool keeps_in_fp8(const UnitFlat& flat) const {
+    return flat.layout->has_fp8() && strategy_.gathers_fp8;
+  }
   void clear_gradients();
   void reduce_kept(const FsdpUnit& unit, UnitFlat& flat);
   void reduce_deferred();
@@ -199,6 +223,12 @@ class Lowering {
   }
   std::vector<BlockRun> runs(PreparedBlock& block, std::span<Values> values, Phase phase,
                              std::int16_t layer) const;
+
+  // pairs.cpp: a micro-step forward while the one before runs backward
+  void paired_micro_steps();
+  void pair_micro_steps();
+  void pair_layers(std::int16_t forward, std::int16_t backward, PassedMicroBatch& passed);
+  void emit_part(std::vector<PreparedOp>& ops, const BlockRun& run, const BlockPart& part);
 
   // chunks.cpp: the layers of a pipeline stage, chunk by chunk
   ChunkSections chunk_sections(const ChunkLayers& chunk);

@@ -72,10 +72,10 @@ void Lowering::layer_forward(std::int16_t layer) {
   if (!keeps_gathered(unit)) release(unit);
 }
 
-// Drops what the backward pass will compute again.
+// Drops what the backward pass will compute again; what the micro-batch brings is its own.
 void Lowering::forget(const PreparedBlock& block, Values& values) {
   for (std::size_t v = 0; v < values.size(); ++v)
-    if (!block.is_kept[v]) values[v] = no_buffer;
+    if (!block.is_kept[v] && block.graph->values[v].role < ValueRole::tokens) values[v] = no_buffer;
 }
 
 // Without a compiler, what is kept by its kind of op is kept though no backward pass reads it.

@@ -17,10 +17,17 @@ void Lowering::make_copies(UnitFlat& flat) {
   };
   const std::int64_t n = flat.layout->elements;
   if (keeps_weights()) {
-    flat.weights = flat.gathered = resident(n, graph_.dtype, MemoryCategory::parameters);
+    flat.weights = keeps_in_fp8(flat) ? resident(flat.layout->gathered_bytes, DType::uint8,
+                                                 MemoryCategory::parameters)
+                                      : resident(n, graph_.dtype, MemoryCategory::parameters);
+    flat.gathered = flat.weights;
+    if (flat.layout->has_fp8()) make_fp8_copies(flat);
     flat.is_stale = gathers_in_forward() && is_split(flat);
   } else if (keeps_narrow_shards()) {
-    flat.narrow = resident(flat.shard_elements, graph_.dtype, MemoryCategory::parameters);
+    flat.narrow = flat.layout->has_fp8()
+                      ? resident(flat.layout->gathered_bytes / group_size(flat.group), DType::uint8,
+                                 MemoryCategory::parameters)
+                      : resident(flat.shard_elements, graph_.dtype, MemoryCategory::parameters);
   }
   if (keeps_gradients())
     flat.gradient = resident(n, strategy_.reduce_dtype, MemoryCategory::gradients);
@@ -30,12 +37,59 @@ void Lowering::make_copies(UnitFlat& flat) {
 
 BufferId Lowering::own_weights(const UnitFlat& flat) {
   if (flat.weights == no_buffer) return flat.narrow;
-  return build_.view(flat.weights, 0, {flat.shard_elements, 1, 1}, graph_.dtype);
+  const Buffer& weights = build_.draft().buffer(flat.weights);
+  const std::int64_t n = weights.shape[0].code / group_size(flat.group);
+  return build_.view(flat.weights, 0, {n, 1, 1}, weights.dtype);
+}
+
+// Weights that are gathered for a layer are transposed for its backward pass alone.
+//
+// Source: Megatron-LM, core/distributed/fsdp, keep_fp8_transpose_cache off
+void Lowering::transpose(const FsdpUnit& unit, UnitFlat& flat) {
+  const Extent n = flat.layout->fp8_elements;
+  flat.transposed =
+      build_.transient({{n, 1, 1}, DType::fp8, MemoryCategory::gathered_parameters, Space::device});
+  op(Kernel::cast, origin(Phase::backward, StepPart::copy_out, unit.layer),
+     {n, 2 * width(DType::fp8)}, {flat.gathered}, {flat.transposed});
+}
+
+// Transformer Engine keeps weights in fp8 twice, as they are and transposed; where 16-bit weights
+// are kept too, both are made from them.
+//
+// Source: Transformer Engine, pytorch/module/base.py, get_weight_workspace, is_first_microbatch;
+// pytorch/tensor/float8_tensor.py
+void Lowering::make_fp8_copies(UnitFlat& flat) {
+  const auto resident = [&](std::int64_t n, DType dtype) {
+    return build_.resident({{n, 1, 1}, dtype, MemoryCategory::parameters, Space::device});
+  };
+  if (!keeps_in_fp8(flat)) {
+    flat.quantised = resident(flat.layout->gathered_bytes, DType::uint8);
+    flat.gathered = flat.quantised;
+  }
+  flat.transposed = resident(flat.layout->fp8_elements, DType::fp8);
+  flat.needs_quantising = true;
+}
+
+// Once a step, before the weights' first use. A scale of the tensor as it is needs a pass before,
+// over what is kept in 16 bits; that of 8-bit weights was found by the update.
+void Lowering::quantise(const FsdpUnit& unit, UnitFlat& flat, Phase phase) {
+  const Origin from = origin(phase, StepPart::copy_out, unit.layer);
+  const Extent n = flat.layout->fp8_elements;
+  const std::int64_t copy = width(DType::fp8), wide = width(graph_.dtype);
+  if (keeps_in_fp8(flat)) {
+    op(Kernel::cast, from, {n, 2 * copy}, {flat.weights}, {flat.transposed});
+  } else {
+    const bool finds_scales = strategy_.fp8_recipe == Fp8Recipe::tensorwise;
+    op(Kernel::cast, from, {n, (finds_scales ? 2 : 1) * wide + 2 * copy}, {flat.weights},
+       {flat.quantised, flat.transposed});
+  }
+  flat.needs_quantising = false;
 }
 
 // Brings what the other ranks updated.
 void Lowering::refresh(const FsdpUnit& unit, UnitFlat& flat, Phase phase) {
-  op({Kernel::all_gather, graph_.dtype, flat.group, {flat.layout->elements}},
+  const Buffer& weights = build_.draft().buffer(flat.weights);
+  op({Kernel::all_gather, weights.dtype, flat.group, {weights.shape[0]}},
      origin(phase, StepPart::all_gather, unit.layer), {own_weights(flat)}, {flat.weights},
      Lane::all_gather);
   flat.is_stale = false;

@@ -102,7 +102,7 @@ void Lowering::gather(FsdpUnit& unit, Phase phase) {
 // Weights whose products are in fp8 are gathered in it; the unit is then a byte.
 void Lowering::gather_flat(const FsdpUnit& unit, UnitFlat& flat, Phase phase) {
   const Origin from = origin(phase, StepPart::all_gather, unit.layer);
-  const DType unit_type = flat.layout->has_fp8 ? DType::uint8 : graph_.dtype;
+  const DType unit_type = flat.layout->has_fp8() ? DType::uint8 : graph_.dtype;
   const std::int64_t n = flat.layout->gathered_bytes / width(unit_type);
   BufferId shard = build_.draft().flats[static_cast<std::size_t>(flat.flat)].parameter;
   if (keeps_narrow_shards()) {
@@ -127,6 +127,8 @@ void Lowering::gather_flat(const FsdpUnit& unit, UnitFlat& flat, Phase phase) {
 
 void Lowering::copy_out(FsdpUnit& unit, Phase phase) {
   for (UnitFlat& flat : unit.flats) {
+    if (flat.needs_quantising) quantise(unit, flat, phase);
+    if (phase == Phase::backward && transposes_gathered(flat)) transpose(unit, flat);
     if (flat.received == no_buffer) continue;
     const Buffer& received = build_.draft().buffer(flat.received);
     const DType unit_type = received.dtype;
@@ -139,7 +141,12 @@ void Lowering::copy_out(FsdpUnit& unit, Phase phase) {
 }
 
 void Lowering::release(FsdpUnit& unit) {
-  for (UnitFlat& flat : unit.flats) flat.gathered = flat.weights;
+  for (UnitFlat& flat : unit.flats) {
+    flat.gathered = flat.quantised == no_buffer ? flat.weights : flat.quantised;
+    if (!transposes_gathered(flat) || flat.transposed == no_buffer) continue;
+    build_.hold(flat.transposed, OpId(static_cast<std::uint32_t>(build_.n_ops() - 1)));
+    flat.transposed = no_buffer;
+  }
 }
 
 void Lowering::open_gradients(FsdpUnit& unit, Phase phase) {

@@ -103,6 +103,8 @@ void Checks::check_engine() {
                      "engine xtuner_v1 has");
   check_sequence();
   check_kernels(plan_, rules_, request_);
+  check_transformer_engine(plan_, rules_, request_);
+  check_pairs(plan_, rules_, request_);
   check_context();
   check_tensor();
   check_zero();
@@ -264,8 +266,9 @@ void Checks::check_tensor() {
                      fmt::format("{} does not split latent attention over ranks", rules_.name));
   if (plan_.architecture.has_wide_qk_norm)
     request_.problem("tensor_parallel", "norms over all heads are not modelled to be split");
-  if (s.has_fp8_products)
-    request_.problem("tensor_parallel", "products that ranks share are not modelled in fp8");
+  if (s.has_fp8_products && !rules_.has_transformer_engine)
+    request_.problem("tensor_parallel", "products that ranks share are not modelled in fp8",
+                     "engine megatron has them");
   if (s.shard_ranks != 0)
     request_.problem("shard_ranks", "parameters cannot be replicated where products are split",
                      "leave out shard_ranks, or set tensor_parallel to 1");

@@ -15,6 +15,12 @@ void check(const Plan& plan, const EngineRules& rules, Request& request);
 /// The same of how ops run, what of them runs again, and in which type gradients are reduced.
 void check_kernels(const Plan& plan, const EngineRules& rules, Request& request);
 
+/// The same of exchanges of rows behind another micro-step.
+void check_pairs(const Plan& plan, const EngineRules& rules, Request& request);
+
+/// The same of recipes of fp8, and of exchanges that run in pieces beside products.
+void check_transformer_engine(const Plan& plan, const EngineRules& rules, Request& request);
+
 /// The same of the stages of a pipeline, which all other counts are of one of.
 void check_pipeline(const Plan& plan, const EngineRules& rules, Request& request);
 

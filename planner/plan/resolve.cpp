@@ -115,6 +115,7 @@ void Resolver::choose_counts() {
   s.pack_length = from_.pack_length.value_or(default_pack_length);
   s.gradient_accumulation = from_.gradient_accumulation.value_or(1);
   s.intra_layer_micro_batches = from_.intra_layer_micro_batches.value_or(1);
+  s.expert_parallel_overlap = from_.expert_parallel_overlap.value_or(false);
   s.dispatch = from_.dispatch.value_or(Dispatch::all_to_all);
   s.routing_imbalance = from_.routing_imbalance.value_or(1);
   s.sequence_parallel = from_.sequence_parallel.value_or(1);
@@ -122,6 +123,7 @@ void Resolver::choose_counts() {
   s.context_exchange = from_.context_exchange.value_or(ContextExchange::all_gather);
   s.tensor_parallel = from_.tensor_parallel.value_or(1);
   s.tensor_sequence_parallel = from_.tensor_sequence_parallel.value_or(true);
+  s.tensor_parallel_overlap = from_.tensor_parallel_overlap.value_or(false);
   s.pipeline_parallel = from_.pipeline_parallel.value_or(1);
   s.virtual_stages = from_.virtual_stages.value_or(1);
   s.zero = from_.zero.value_or(rules_->most_zero);
@@ -130,6 +132,9 @@ void Resolver::choose_counts() {
   s.optimizer = from_.optimizer.value_or(Optimizer::adamw);
   s.swaps_optimizer = from_.swap_optimizer.value_or(false);
   s.has_fp8_products = from_.fp8_products.value_or(false);
+  s.fp8_recipe = from_.fp8_recipe.value_or(rules_->has_transformer_engine ? Fp8Recipe::delayed
+                                                                          : Fp8Recipe::blockwise);
+  s.gathers_fp8 = from_.fp8_param_gather.value_or(false);
   s.compute_dtype = from_.compute_dtype.value_or(rules_->compute_dtype);
   s.reduce_dtype = from_.reduce_dtype.value_or(rules_->reduce_dtype);
   s.is_compiled = from_.compile.value_or(true);

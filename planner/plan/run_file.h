@@ -33,12 +33,15 @@ struct RunFile {
   std::optional<std::string> engine;
   std::optional<DType> compute_dtype;
   std::optional<bool> fp8_products;
+  std::optional<Fp8Recipe> fp8_recipe;
+  std::optional<bool> fp8_param_gather;
   std::optional<DType> reduce_dtype;
   std::optional<bool> compile;
   std::optional<std::string> attention_kernel;
   std::optional<std::int64_t> devices;
   std::optional<std::int64_t> expert_parallel;
   std::optional<bool> expert_parallel_across_nodes;
+  std::optional<bool> expert_parallel_overlap;
   std::optional<Dispatch> dispatch;
   std::optional<double> routing_imbalance;
   std::optional<std::int64_t> sequence_parallel;
@@ -49,6 +52,7 @@ struct RunFile {
   std::optional<std::int64_t> tensor_parallel;
   std::optional<bool> tensor_sequence_parallel;
   std::optional<bool> tensor_parallel_across_nodes;
+  std::optional<bool> tensor_parallel_overlap;
   std::optional<std::int64_t> pipeline_parallel;
   std::optional<std::int64_t> virtual_stages;
   std::optional<std::int64_t> zero;
@@ -108,6 +112,8 @@ struct RunFile {
                   "false: those ranks repeat norms and residuals of all tokens (default true)");
     archive.field("tensor_parallel_across_nodes", tensor_parallel_across_nodes,
                   "true allows activations to be exchanged between nodes");
+    archive.field("tensor_parallel_overlap", tensor_parallel_overlap,
+                  "true: those ranks exchange in pieces, beside products (default false)");
     archive
         .field("zero", zero,
                "What data-parallel ranks split: 0 nothing, 1 optimizer state, 2 and gradients, 3 "
@@ -135,11 +141,16 @@ struct RunFile {
     archive.field("overlay", overlay, "Calibration to lay over the machine's profile");
     archive.field("engine", engine,
                   "Whose step it is: xt_run, xtuner_v1, torchtitan, simple_fsdp, maxtext, fsdp1, "
-                  "megatron, deepspeed, colossalai, mindspeed, mindformers, nanotron or internevo "
-                  "(default xt_run)");
+                  "megatron, megatron_fsdp, deepspeed, colossalai, mindspeed, mindformers, nanotron or "
+                  "internevo (default xt_run)");
     archive.field("compute_dtype", compute_dtype, "fp32, bf16 or fp16 (default: the engine's)");
     archive.field("fp8_products", fp8_products,
                   "true: linear layers and experts multiply, and are gathered, in fp8");
+    archive.field("fp8_recipe", fp8_recipe,
+                  "Scales of fp8 where the engine has several: delayed, tensorwise or blockwise "
+                  "(default delayed)");
+    archive.field("fp8_param_gather", fp8_param_gather,
+                  "true: weights of fp8 products are kept and gathered in fp8, not in 16 bits");
     archive.field("reduce_dtype", reduce_dtype,
                   "Of gradients when they are reduced: bf16 or fp32 (default: the engine's)");
     archive.field("compile", compile,
@@ -155,6 +166,9 @@ struct RunFile {
         .at_most(1'000'000);
     archive.field("expert_parallel_across_nodes", expert_parallel_across_nodes,
                   "true allows experts to be spread over nodes");
+    archive.field("expert_parallel_overlap", expert_parallel_overlap,
+                  "true: a micro-step runs forward while the one before runs backward, and rows "
+                  "are exchanged behind the other's products (default false)");
     archive.field(
         "dispatch", dispatch,
         "all_to_all sends a row per expert, deep_ep a token per rank, agrs gathers all tokens "

@@ -19,12 +19,17 @@ struct TypeRule {
   bool (*applies)(const PublishedModel& model);
 };
 
-// The first that fits a model counts.
+// The first that fits a model counts. NVIDIA's Grok-1 has the layers of Mixtral.
+//
+// Source: dgxc-benchmarking, grok1/grok1_314b.yaml: norms before attention and experts, gated GELU
 constexpr std::array<TypeRule, 14> type_rules = {{
     {"deepseek_v3", [](const PublishedModel& m) { return m.kv_lora_rank.has_value(); }},
     {"gpt_oss", [](const PublishedModel& m) { return m.is_moe() && m.sliding_window.has_value(); }},
     {"qwen3_moe", [](const PublishedModel& m) { return m.is_moe() && is_named(m, "qwen3"); }},
-    {"mixtral", [](const PublishedModel& m) { return m.is_moe() && is_named(m, "mixtral"); }},
+    {"mixtral",
+     [](const PublishedModel& m) {
+       return m.is_moe() && (is_named(m, "mixtral") || is_named(m, "grok1"));
+     }},
     {"other_moe", [](const PublishedModel& m) { return m.is_moe(); }},
     {"baichuan", [](const PublishedModel& m) { return m.position == "alibi" && m.gated_mlp; }},
     {"bloom", [](const PublishedModel& m) { return m.position == "alibi"; }},

@@ -9,6 +9,7 @@
 #include "planner/lower/engine.h"
 #include "planner/validate/model_config.h"
 #include "planner/validate/row_notes.h"
+#include "planner/validate/tuned_recipe.h"
 
 namespace xt {
 namespace {
@@ -32,12 +33,13 @@ struct EngineOfFramework {
 // For attention where a row names no kernels: PyTorch's own, which are those of FlashAttention-2.
 // LLM-Foundry's published sweep runs the kernels in Triton whatever a table says
 // (scripts/train/benchmarking/submit_benchmarks.py).
-constexpr std::array<EngineOfFramework, 13> engine_rows = {{
+constexpr std::array<EngineOfFramework, 14> engine_rows = {{
     {"fsdp2", "XTuner V1", "xtuner_v1", 4096, "1024", ""},
     {"fsdp2", "", "torchtitan", 0, "none", "flash2"},
     {"fsdp1", "LLM-Foundry", "fsdp1", 0, "none", "triton", true},
     {"fsdp1", "", "fsdp1", 0, "none", "flash2"},
     {"megatron", "", "megatron", 0, "none", ""},
+    {"megatron_fsdp", "", "megatron_fsdp", 0, "none", ""},
     {"deepspeed", "", "deepspeed", 0, "none", "flash2"},
     {"mindspeed", "", "mindspeed", 0, "none", ""},
     {"mindformers", "", "mindformers", 0, "none", ""},
@@ -147,9 +149,15 @@ bool says_any(const PublishedRow& row, std::span<const std::string_view> phrases
 
 constexpr std::array<std::string_view, 3> unfused_phrases = {
     "without flash kernels", "fused attention not used", "(no fused kernel)"};
-constexpr std::array<std::string_view, 4> lock_step_phrases = {
-    "EP overlap on", "off, EP overlap", "; EP overlap + delayed wgrad",
-    "overlapped with compute of a second micro batch"};
+constexpr std::array<std::string_view, 5> pair_phrases = {
+    "EP overlap", "1F1B A2A overlap", "overlapped with compute of a second micro batch",
+    "no EP overlap", "EP overlap off"};
+
+// Whether rows are exchanged behind another micro-batch; the last phrases say that they are not.
+bool overlaps_exchange(const PublishedRow& row) {
+  const std::span<const std::string_view> phrases(pair_phrases);
+  return says_any(row, phrases.first(3)) && !says_any(row, phrases.subspan(3));
+}
 
 // What a row has that no plan has. `what` is followed by what `of` gives, where there is one.
 struct Refusal {
@@ -161,7 +169,7 @@ struct Refusal {
 constexpr std::string_view no_engine = "engine", no_machine = "machine", no_model = "model";
 constexpr std::string_view refused_by_checks = "refused by the checks of a plan";
 
-constexpr std::array<Refusal, 17> refusals = {{
+constexpr std::array<Refusal, 18> refusals = {{
     {no_engine, [](const PublishedRow& row) { return engine_of(row) == nullptr; },
      [](const PublishedRow& row) { return row.framework_family; }},
     {"pipeline parallelism",
@@ -179,8 +187,10 @@ constexpr std::array<Refusal, 17> refusals = {{
      [](const PublishedRow& row) { return says_any(row, unfused_phrases); }},
     {"exchange of rows behind another micro-batch",
      [](const PublishedRow& row) {
-       return says_any(row, lock_step_phrases) && !rules_of(row).runs_in_lock_step;
+       return overlaps_exchange(row) && !rules_of(row).pairs_micro_steps;
      }},
+    {"products of weight gradients behind another exchange",
+     [](const PublishedRow& row) { return notes_say(row, "delayed wgrad"); }},
     {"sliding windows",
      [](const PublishedRow& row) {
        return row.model.sliding_window && model_type(row.model) != "gpt_oss" &&
@@ -303,8 +313,9 @@ Flags layout_flags(const PublishedRow& row, const Profile& profile) {
   if (parallel.dp_replicate > 1 && !has_stages)
     flags.emplace_back("shard_ranks", std::to_string(ranks / parallel.dp_replicate));
   if (state_ranks(row) > 0) flags.emplace_back("shard_ranks", std::to_string(state_ranks(row)));
-  const bool sends_copies =
-      row.framework.find("DeepEP") != std::string::npos || notes_say(row, "HybridEP");
+  const bool sends_copies = row.framework.find("DeepEP") != std::string::npos ||
+                            notes_say(row, "HybridEP") || sends_copies_by_recipe(row);
+  if (overlaps_exchange(row)) flags.emplace_back("expert_parallel_overlap", "true");
   if (parallel.ep > 1 && sends_copies) flags.emplace_back("dispatch", "deep_ep");
   return flags;
 }
@@ -321,7 +332,12 @@ Flags flags_of(const PublishedRow& row, const EngineOfFramework& of, const Profi
                                  : row.attention.value_or(std::string(of.attention_kernel));
   if (!kernel.empty() && !attention_libraries(profile).empty())
     flags.emplace_back("attention_kernel", kernel);
-  if (const auto dtype = reduce_dtype(row)) flags.emplace_back("reduce_dtype", *dtype);
+  const Flags tuned = rules_of(row).has_transformer_engine ? tuned_recipe(row) : Flags();
+  const bool has_reduce_dtype =
+      std::ranges::any_of(tuned, [](const auto& flag) { return flag.first == "reduce_dtype"; });
+  flags.insert(flags.end(), tuned.begin(), tuned.end());
+  if (const auto dtype = reduce_dtype(row); dtype && !has_reduce_dtype)
+    flags.emplace_back("reduce_dtype", *dtype);
   if (const auto ops = dropped_ops(row)) flags.emplace_back("recompute_ops", *ops);
   const EngineRules& rules = *engine_named(of.engine);
   const bool is_eager_at_rest = rules.has_eager_kernels && rules.keeps_narrow_shards;

@@ -275,8 +275,29 @@ TEST(RowPlan, MegatronsRanksShareProductsAndSplitOptimizerState) {
   EXPECT_EQ(s.zero, 1);
   EXPECT_EQ(s.data_parallel(), 32);
   EXPECT_EQ(s.gradient_accumulation, 4);
-  EXPECT_EQ(s.reduce_dtype, DType::fp32);
   EXPECT_EQ(s.loss_chunk, s.loss_tokens());
+}
+
+// What recipes tuned for speed choose, and what Megatron does by itself.
+TEST(RowPlan, RecipesOfNvidiaReduceInBf16AndExchangeInPieces) {
+  const Strategy nemo = plan_of_row(row_named("dgxc-4d7111ab")).strategy;
+  EXPECT_EQ(nemo.reduce_dtype, DType::bf16);
+  EXPECT_TRUE(nemo.tensor_parallel_overlap);
+  const Strategy megatron = plan_of_row(row_named("mcore-llama-3d23d310")).strategy;
+  EXPECT_EQ(megatron.reduce_dtype, DType::fp32);
+  EXPECT_FALSE(megatron.tensor_parallel_overlap);
+}
+
+TEST(RowPlan, ScalesOfFp8AreTheRowsOrTheRecipes) {
+  const Strategy delayed = plan_of_row(row_named("nemo-24.07-3cb13521")).strategy;
+  EXPECT_EQ(delayed.fp8_recipe, Fp8Recipe::delayed);
+  EXPECT_TRUE(delayed.gathers_fp8);
+  EXPECT_EQ(plan_of_row(row_named("nemo-bridge-88048f81")).strategy.fp8_recipe,
+            Fp8Recipe::tensorwise);
+  EXPECT_EQ(plan_of_row(row_named("dgxc-0728b2d9")).strategy.fp8_recipe, Fp8Recipe::delayed);
+  EXPECT_EQ(plan_of_row(row_named("nemo-bridge-05ec24e7")).strategy.fp8_recipe,
+            Fp8Recipe::tensorwise);
+  EXPECT_FALSE(plan_of_row(row_named("mcore-llama-3d23d310")).strategy.gathers_fp8);
 }
 
 TEST(RowPlan, SelectiveRecomputeOfMegatronIsThatOfAttention) {
@@ -289,8 +310,26 @@ TEST(RowPlan, DtypesOfGradientsAndDispatchAreRead) {
   const Strategy s = plan_of_row(row_named("ep-overlap-fa2a4e48")).strategy;
   EXPECT_EQ(s.reduce_dtype, DType::bf16);
   EXPECT_EQ(s.dispatch, Dispatch::deep_ep);
-  EXPECT_EQ(reason_of(row_named("ep-overlap-38fd9fa3")),
-            "exchange of rows behind another micro-batch");
+}
+
+TEST(RowPlan, MicroStepsRunInPairsWhereARowSaysSo) {
+  const auto pairs = [](const char* id) {
+    return plan_of_row(row_named(id)).strategy.expert_parallel_overlap;
+  };
+  EXPECT_TRUE(pairs("ep-overlap-38fd9fa3"));
+  EXPECT_TRUE(pairs("ep-overlap-45ccdee7"));
+  EXPECT_TRUE(pairs("bridge-3880-357e1db9"));
+  EXPECT_FALSE(pairs("ep-overlap-c055a8db"));
+  EXPECT_FALSE(pairs("ep-overlap-fa2a4e48"));
+  EXPECT_EQ(reason_of(row_named("ep-overlap-c37b8b48")),
+            "products of weight gradients behind another exchange");
+}
+
+TEST(RowPlan, DispatchIsTheRowsOrTheRecipes) {
+  const auto dispatch = [](const char* id) { return plan_of_row(row_named(id)).strategy.dispatch; };
+  EXPECT_EQ(dispatch("nemo-bridge-54215992"), Dispatch::deep_ep);
+  EXPECT_EQ(dispatch("nemo-bridge-2ea8cd75"), Dispatch::all_to_all);
+  EXPECT_EQ(dispatch("ep-overlap-45ccdee7"), Dispatch::all_to_all);
 }
 
 TEST(RowPlan, DeepSpeedSharesPacksByHeads) {

@@ -31,7 +31,8 @@ struct Case {
         "{} {} layers {} tied {} ranks {} ep {} by {} sp {} cp {} {} shards {} lock-step {} pack "
         "{} "
         "sample {} accumulation {} recompute {} swap {} chunk {} {} {} compiled {} drops {} "
-        "tp {} tokens shared {} zero {} pp {} of {}",
+        "tp {} tokens shared {} in pieces {} zero {} pp {} of {} fp8 {} {} gathered {} "
+        "pairs {}",
         strategy.engine, model.model_type, model.num_hidden_layers, model.tie_word_embeddings,
         strategy.ranks, strategy.expert_parallel,
         dispatch_names[static_cast<std::size_t>(strategy.dispatch)], strategy.sequence_parallel,
@@ -42,7 +43,10 @@ struct Case {
         strategy.swap_layers, strategy.loss_chunk, name(strategy.compute_dtype),
         optimizer_names[static_cast<std::size_t>(strategy.optimizer)], strategy.is_compiled,
         strategy.recompute_ops.text(), strategy.tensor_parallel, strategy.tensor_sequence_parallel,
-        strategy.zero, strategy.pipeline_parallel, strategy.virtual_stages);
+        strategy.tensor_parallel_overlap, strategy.zero, strategy.pipeline_parallel,
+        strategy.virtual_stages, strategy.has_fp8_products,
+        fp8_recipe_names[static_cast<std::size_t>(strategy.fp8_recipe)], strategy.gathers_fp8,
+        strategy.expert_parallel_overlap);
   }
 };
 
@@ -105,6 +109,15 @@ inline void draw_tensor_parallel(std::mt19937& random, const EngineRules& engine
   s.pack_length *= s.tensor_parallel;
 }
 
+// A recipe of fp8, and exchanges in pieces.
+inline void draw_transformer_engine(std::mt19937& random, const EngineRules& engine, Strategy& s) {
+  if (!engine.has_transformer_engine) return;
+  s.fp8_recipe = static_cast<Fp8Recipe>(random() % 3);
+  s.gathers_fp8 = s.has_fp8_products && random() % 2 == 0;
+  s.tensor_parallel_overlap =
+      s.tensor_parallel > 1 && s.tensor_sequence_parallel && random() % 2 == 0;
+}
+
 inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& family) {
   const auto up_to = [&](std::int64_t n) { return static_cast<std::int64_t>(random() % n) + 1; };
   Case drawn;
@@ -146,14 +159,20 @@ inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& 
   draw_tensor_parallel(random, engine, drawn);
   s.zero = engine.least_zero + up_to(engine.most_zero - engine.least_zero + 1) - 1;
   if (s.zero < 3) s.compute_dtype = DType::bf16;
-  s.has_fp8_products = engine.has_fp8_products && s.tensor_parallel == 1 &&
+  s.has_fp8_products = engine.has_fp8_products &&
+                       (s.tensor_parallel == 1 || engine.has_transformer_engine) &&
                        s.compute_dtype == DType::bf16 && random() % 3 == 0;
+  draw_transformer_engine(random, engine, s);
   s.reshards_layers = random() % 3 > 0;
   s.is_compiled = !engine.has_eager_kernels || random() % 2 == 0;
   s.reduce_dtype = random() % 2 == 0 ? DType::bf16 : DType::fp32;
   if (engine.drops_by_op)
     for (std::size_t op = 0; op < recompute_op_names.size(); ++op)
       if (random() % 3 == 0) s.recompute_ops.add(static_cast<RecomputeOp>(op));
+  s.expert_parallel_overlap =
+      engine.pairs_micro_steps && s.expert_parallel > 1 && s.gradient_accumulation > 1 &&
+      (s.recompute_layers == 0 || !s.recompute_ops.is_all()) && random() % 2 == 0;
+  if (s.expert_parallel_overlap) s.swap_layers = 0;
   if (engine.has_muon && random() % 3 == 0) s.optimizer = Optimizer::muon;
   s.swaps_optimizer =
       s.optimizer == Optimizer::adamw && engine.swaps_optimizer && random() % 4 == 0;
@@ -174,6 +193,7 @@ inline void draw_pipeline(std::mt19937& random, Case& drawn) {
   s.shard_ranks = 0;
   s.has_fp8_products = s.has_fp8_products && s.zero < 3;
   s.swap_layers = 0;
+  s.expert_parallel_overlap = false;
   s.recompute_layers = up_to(drawn.model.num_hidden_layers + 1) - 1;
 }
 

@@ -264,6 +264,7 @@ constexpr EngineRules internevo() {
   EngineRules rules;
   rules.name = "internevo";
   rules.summary = "InternEvo: optimizer state split over all ranks or some, tensor parallelism";
+  rules.copies_gradients = true;
   rules.recomputes_whole_layer = true;
   rules.swaps_dense = false;
   rules.hides_exchange = false;

@@ -104,14 +104,23 @@ void Lowering::clear_gradients() {
          origin(Phase::prepare, StepPart::accumulate, unit.layer), {}, {flat.gradient});
 }
 
-// Replicas of split state are further ranks that gradients are summed over.
+// Replicas of split state are further ranks that gradients are summed over. Buckets are copies.
 //
 // Source: InternEvo, solver/optimizer/hybrid_zero_optim.py, which reduces over all data-parallel
-// ranks and broadcasts within the ranks of zero1
+// ranks and broadcasts within the ranks of zero1; solver/optimizer/store.py, TensorBucket
 void Lowering::all_reduce_kept(const FsdpUnit& unit, const UnitFlat& flat, Lane lane) {
   const Group over = strategy_.replicas() > 1 ? Group::world : flat.reduces_over;
-  op({Kernel::all_reduce, strategy_.reduce_dtype, over, {flat.layout->elements}},
-     origin(Phase::backward, StepPart::all_reduce, unit.layer), {}, {flat.gradient}, lane);
+  const Origin from = origin(Phase::backward, StepPart::all_reduce, unit.layer);
+  const std::int64_t n = flat.layout->elements;
+  const DType dtype = strategy_.reduce_dtype;
+  BufferId bucket = flat.gradient;
+  if (rules_.copies_gradients) {
+    bucket =
+        build_.transient({{n, 1, 1}, dtype, MemoryCategory::communication_buffers, Space::device});
+    cast(from, n, flat.gradient, bucket);
+  }
+  op({Kernel::all_reduce, dtype, over, {n}}, from, {}, {bucket}, lane);
+  if (rules_.copies_gradients) cast(from, n, bucket, flat.gradient, lane);
 }
 
 void Lowering::reduce_kept(const FsdpUnit& unit, UnitFlat& flat) {

@@ -54,6 +54,7 @@ struct Strategy {
   bool has_fp8_products = false;     ///< of linear layers and experts
   DType reduce_dtype = DType::fp32;  ///< of gradients on the wire
   bool is_compiled = true;           ///< see GraphOptions
+  bool fuses_attention = true;       ///< see GraphOptions; else samples are equally long
 
   bool operator==(const Strategy&) const = default;
 

@@ -166,6 +166,8 @@ class Lowering {
   void refresh(const FsdpUnit& unit, UnitFlat& flat, Phase phase);
   void clear_gradients();
   void reduce_kept(const FsdpUnit& unit, UnitFlat& flat);
+  void reduce_at_end();
+  void reduce_bucket(std::span<UnitFlat* const> flats, std::int64_t elements);
   void reduce_over_tensor_ranks();
   void widen_gradients();
   void publish_weights();
@@ -195,6 +197,7 @@ class Lowering {
   std::uint32_t chunk_forward(const ChunkLayers& chunk);
   std::uint32_t chunk_backward(const ChunkLayers& chunk);
   BufferId received(Phase phase);
+  BufferId gathered_parts(Phase phase, MemoryCategory category, BufferId part);
   std::uint32_t end_chunk(Phase phase);
   bool begins_model(const ChunkLayers& chunk) const;
   bool ends_model(const ChunkLayers& chunk) const;
@@ -301,6 +304,7 @@ class Lowering {
 
   // Per layer and micro-batch, micro-batches of a layer side by side.
   std::vector<std::vector<Values>> kept_;  ///< what the forward pass left for the backward pass
+  std::vector<Values> kept_of_embedding_;  ///< by micro-batch
   std::vector<BufferId> inputs_;           ///< after the last layer, the head's
   std::vector<BufferId> on_host_;          ///< inputs, swapped out
   bool is_first_ = true, is_last_ = true;  ///< of the micro-steps, the one being written

@@ -103,6 +103,7 @@ void Checks::check_engine() {
                      "engine xtuner_v1 has");
   check_sequence();
   check_kernels(plan_, rules_, request_);
+  check_attention(plan_, rules_, request_);
   check_context();
   check_tensor();
   check_zero();
@@ -303,7 +304,7 @@ void Checks::check_zero() {
     request_.problem("zero",
                      fmt::format("{} has stages {} to {} of ZeRO, not {}", rules_.name,
                                  rules_.least_zero, rules_.most_zero, s.zero),
-                     "megatron has 0 and 1, deepspeed 1 to 3, the others 3");
+                     "megatron has 0 and 1, megatron_deepspeed 0, deepspeed 1 to 3, the others 3");
   else if (s.zero < 3 && s.compute_dtype == DType::fp32)
     request_.problem(from_.compute_dtype ? "compute_dtype" : "zero",
                      "below stage 3 weights are kept in 16 bits beside those in fp32",

@@ -15,6 +15,9 @@ void check(const Plan& plan, const EngineRules& rules, Request& request);
 /// The same of how ops run, what of them runs again, and in which type gradients are reduced.
 void check_kernels(const Plan& plan, const EngineRules& rules, Request& request);
 
+/// The same of attention, fused or not.
+void check_attention(const Plan& plan, const EngineRules& rules, Request& request);
+
 /// The same of the stages of a pipeline, which all other counts are of one of.
 void check_pipeline(const Plan& plan, const EngineRules& rules, Request& request);
 

@@ -27,9 +27,9 @@ void check_attention(const Plan& plan, const EngineRules& rules, Request& reques
   if (a.has_mla() || a.sliding_window > 0 || a.has_sinks)
     problem(fmt::format("scores of {} are not modelled: latent attention, windows or sinks",
                         plan.model_name));
-  if (s.context_parallel > 1)
-    problem("scores of a pack that ranks share by tokens are not modelled",
-            "leave out context_parallel");
+  if (s.context_parallel > 1 || s.sequence_parallel > 1)
+    problem("scores of a pack that ranks share are not modelled",
+            "leave out context_parallel and sequence_parallel");
 }
 
 }  // namespace xt

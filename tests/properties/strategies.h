@@ -112,7 +112,8 @@ inline void draw_tensor_parallel(std::mt19937& random, const EngineRules& engine
 inline void draw_attention(std::mt19937& random, const EngineRules& engine, Case& drawn) {
   Strategy& s = drawn.strategy;
   const bool may_be = engine.has_unfused_attention && !drawn.model.has_mla() &&
-                      drawn.model.sliding_window == 0 && s.context_parallel == 1;
+                      drawn.model.sliding_window == 0 && s.context_parallel == 1 &&
+                      s.sequence_parallel == 1;
   s.fuses_attention = !may_be || random() % 2 == 0;
   if (s.fuses_attention) return;
   s.sample_length = s.pack_length >> random() % 3;

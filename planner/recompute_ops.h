@@ -11,27 +11,31 @@
 
 namespace xt {
 
-/// Kinds of ops whose results may be dropped. The last drops those of every second product only,
-/// counted from the second of a layer.
+/// Kinds of ops whose results may be dropped: every_second_product drops those of every second
+/// product only, counted from the second of a layer; layer_norms those of the norms before
+/// attention and ffn; ffn those of all that follows the latter, and runs all of it again.
 enum class RecomputeOp : std::uint8_t {
   norms,
   activations,
   attention,
   products,
   experts,
-  every_second_product
+  every_second_product,
+  layer_norms,
+  ffn
 };
 
-inline constexpr std::array<std::string_view, 6> recompute_op_names = {
-    "norms", "activations", "attention", "products", "experts", "every_second_product"};
+inline constexpr std::array<std::string_view, 8> recompute_op_names = {
+    "norms",   "activations",          "attention",   "products",
+    "experts", "every_second_product", "layer_norms", "ffn"};
 
 /// Ops whose results are dropped after the forward pass, `all` or some joined by `+`. What a
 /// backward pass reads of the others is kept.
 class RecomputeOps {
  public:
   static constexpr std::string_view type_name =
-      "`all`, or some of `norms`, `activations`, `attention`, `products`, `experts` and "
-      "`every_second_product` joined by `+`";
+      "`all`, or some of `norms`, `activations`, `attention`, `products`, `experts`, "
+      "`every_second_product`, `layer_norms` and `ffn` joined by `+`";
 
   bool operator==(const RecomputeOps&) const = default;
 

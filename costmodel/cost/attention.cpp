@@ -1,4 +1,5 @@
-// Causal attention over packed documents.
+// Causal attention over packed documents; products of attention that is not fused are in
+// matmul.cpp.
 
 #include <algorithm>
 
@@ -22,6 +23,7 @@ double scored_pairs_twice(const Work& work, const Bindings& bindings) {
 /// Assumes: scores never leave the chip
 /// Source:  Dao et al. 2022, "FlashAttention", arXiv 2205.14135, section 3
 double attention_bytes(const Work& work, const Bindings& bindings) {
+  if (work.kernel == Kernel::batched_matmul) return batched_matmul_bytes(work, bindings);
   const auto extent = [&](std::size_t i) { return static_cast<double>(work.extent(i, bindings)); };
   const double rows = extent(1) * extent(0) + extent(2) * extent(6);
   const double times = work.kernel == Kernel::attention_backward ? 4 : 2;
@@ -35,6 +37,7 @@ double attention_bytes(const Work& work, const Bindings& bindings) {
 ///          within a window like that of documents which score as many pairs
 /// Source:  the rates that kernel authors print, which count the causal half; see each profile
 Demand attention_demand(const Pricing& pricing) {
+  if (pricing.work.kernel == Kernel::batched_matmul) return batched_matmul_demand(pricing);
   const bool backward = pricing.work.kernel == Kernel::attention_backward;
   const AttentionEfficiency& curves =
       backward ? pricing.profile.attention_backward : pricing.profile.attention;

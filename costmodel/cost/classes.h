@@ -39,6 +39,8 @@ ProductShape product(const Work& work, const Bindings& bindings);
 Demand matmul_demand(const Pricing& pricing);
 /// The demand of matrix products grouped by expert.
 Demand grouped_matmul_demand(const Pricing& pricing);
+/// The demand of a batch of equal products.
+Demand batched_matmul_demand(const Pricing& pricing);
 /// The demand of causal attention over packed documents.
 Demand attention_demand(const Pricing& pricing);
 /// The demand of a kernel that computes little per byte.
@@ -52,6 +54,8 @@ Demand copy_demand(const Pricing& pricing);
 
 /// Bytes of the operands of a matrix product.
 double matmul_bytes(const Work& work, const Bindings& bindings);
+/// Bytes of the operands of a batch of equal products.
+double batched_matmul_bytes(const Work& work, const Bindings& bindings);
 /// Bytes of the operands of grouped matrix products.
 double grouped_matmul_bytes(const Work& work, const Bindings& bindings);
 /// Twice the pairs of query and key that causal attention scores: Σs², less where a window w hides

@@ -85,6 +85,8 @@ Resource bound(const Demand& demand) {
 
 Flops model_flops(const Work& work, const Bindings& bindings) {
   const Flops executed = hardware_flops(work, bindings);
+  constexpr double causal_share = 0.5;  // of the square of scores that a batch computes
+  if (work.kernel == Kernel::batched_matmul) return executed * causal_share;
   constexpr double counted_share = 4.0 / 5.0;  // without computing the scores again
   return work.kernel == Kernel::attention_backward ? executed * counted_share : executed;
 }
@@ -95,6 +97,8 @@ Flops hardware_flops(const Work& work, const Bindings& bindings) {
   if (of == KernelClass::matrix || of == KernelClass::grouped_matrix)
     return Flops(2 * extent(0) * extent(1) * extent(2));
   if (of != KernelClass::attention) return Flops(0);
+  if (work.kernel == Kernel::batched_matmul)
+    return Flops(2 * extent(0) * extent(1) * extent(2) * extent(3));
   const double products = work.kernel == Kernel::attention_backward ? 5 : 2;
   return Flops(products * extent(1) * extent(3) * scored_pairs_twice(work, bindings));
 }

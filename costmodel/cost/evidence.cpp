@@ -117,7 +117,8 @@ Numbers numbers_of(const Work& work, const Bindings& bindings, const GroupShape&
   if (const KernelEfficiency* own = measured(profile, work.kernel, work.dtype))
     return own_numbers(profile, *own, work);
   if (bound == Resource::hbm || of == KernelClass::memory_bound) return memory_numbers(profile);
-  if (of == KernelClass::attention) return attention_numbers(profile, work);
+  if (of == KernelClass::attention && work.kernel != Kernel::batched_matmul)
+    return attention_numbers(profile, work);
   return product_numbers(profile, work);
 }
 

@@ -67,6 +67,28 @@ Demand matmul_demand(const Pricing& pricing) {
   return product_demand(pricing, efficiency, matmul_bytes(pricing.work, pricing.bindings));
 }
 
+/// B · (m·k + k·n + m·n) · width
+///
+/// Shapes:  x [B,m,k], y [B,k,n], z [B,m,n]
+/// Source:  derived from the operands
+double batched_matmul_bytes(const Work& work, const Bindings& bindings) {
+  const auto extent = [&](std::size_t i) { return static_cast<double>(work.extent(i, bindings)); };
+  const double m = extent(1), n = extent(2), k = extent(3);
+  return extent(0) * (m * k + k * n + m * n) * static_cast<double>(width(work.dtype));
+}
+
+/// As matmul_demand of one product with the rows of all.
+///
+/// Assumes: a batch fills the device as one product with as many rows does
+/// Source:  the shape of published GEMM sweeps; see the points of each profile
+Demand batched_matmul_demand(const Pricing& pricing) {
+  const MatmulEfficiency& curves = pricing.profile.matmul;
+  const double efficiency =
+      curves.base.value * curves.rows.curve.at(pricing.extent(0) * pricing.extent(1)) *
+      curves.columns.curve.at(pricing.extent(2)) * curves.inner.curve.at(pricing.extent(3));
+  return product_demand(pricing, efficiency, batched_matmul_bytes(pricing.work, pricing.bindings));
+}
+
 /// (R·n + R·k + X·n·k) · width: the rows of every expert once and every weight once.
 ///
 /// Shapes:  x [R,k], weight [X,n,k], y [R,n]

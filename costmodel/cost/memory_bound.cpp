@@ -9,6 +9,7 @@ namespace {
 
 constexpr double index_bytes = 8;  // indices, tokens and counts are int64
 constexpr double fp32_bytes = 4;
+constexpr double mask_bytes = 1;
 
 // Elements of one kernel call, in the order of its extents, and the width of one.
 struct Shape {
@@ -68,6 +69,23 @@ double row_kernels(Kernel kernel, const Shape& s) {
 // The gradient takes the place of the logits: two reads and a write.
 double cross_entropy_bytes(const Shape& s) { return s.a * index_bytes + 3 * s.a * s.b * s.width; }
 
+// B m n of attention's scores under a causal mask. Half of each tensor is read; a forward pass
+// writes zeros where the mask is, a backward pass writes in place of what it reads.
+//
+// Source: Megatron-LM, megatron/fused_kernels/scaled_upper_triang_masked_softmax.h
+double softmax_kernels(Kernel kernel, const Shape& s) {
+  const double halves_read = kernel == Kernel::softmax ? 1 : 2;
+  return (halves_read / 2 + 1) * s.a * s.b * s.c * s.width;
+}
+
+// Dropout has a byte of mask for every element, beside what it reads and writes.
+//
+// Source: PyTorch, aten/src/ATen/native/cuda/Dropout.cu
+double dropout_kernels(Kernel kernel, const Shape& s) {
+  const double tensors = kernel == Kernel::dropout_add ? 3 : 2;
+  return s.a * (tensors * s.width + mask_bytes);
+}
+
 double flat_kernels(Kernel kernel, const Shape& s) {
   if (is_any(kernel, {Kernel::add, Kernel::sum, Kernel::multiply, Kernel::silu_backward}))
     return 3 * s.a * s.width;
@@ -107,6 +125,10 @@ double memory_bound_bytes(const Work& work, const Bindings& bindings) {
     return 3 * shape.a * shape.b * shape.width;
   if (is_any(kernel, {Kernel::swiglu_backward, Kernel::silu_multiply_backward}))
     return 5 * shape.a * shape.b * shape.width;
+  if (is_any(kernel, {Kernel::softmax, Kernel::softmax_backward}))
+    return softmax_kernels(kernel, shape);
+  if (is_any(kernel, {Kernel::dropout, Kernel::dropout_backward, Kernel::dropout_add}))
+    return dropout_kernels(kernel, shape);
   if (kernel == Kernel::gelu) return 2 * shape.a * shape.b * shape.width;
   if (kernel == Kernel::gelu_backward) return 3 * shape.a * shape.b * shape.width;
   if (kernel == Kernel::cross_entropy) return cross_entropy_bytes(shape);

@@ -28,7 +28,8 @@ void require_points(Reader& reader, bool has_points) {
 bool is_axis(Kernel kernel, std::string_view axis) {
   const KernelClass of = kernel_class(kernel);
   if (axis == "rows_per_expert") return of == KernelClass::grouped_matrix;
-  if (axis == "mean_length") return of == KernelClass::attention;
+  if (axis == "mean_length")
+    return kernel == Kernel::attention || kernel == Kernel::attention_backward;
   return std::ranges::find(derived_axes, axis) != derived_axes.end() ||
          extent_position(kernel, axis).has_value();
 }

@@ -7,7 +7,7 @@
 // Legend of extents: T tokens, E model width, V vocabulary, H query heads, K key/value heads,
 // D head size, S tokens of keys, reach of how many keys a query sees at most: the longest sample,
 // or a window, sp ranks that share a sequence by heads, F ffn width, X experts, k experts per
-// token, R routed rows, C tokens of a loss chunk.
+// token, R routed rows, C tokens of a loss chunk, B products of a batch.
 
 #include <array>
 #include <cstdint>
@@ -33,6 +33,12 @@ enum class Kernel : std::uint8_t {
   rope_backward,
   attention,
   attention_backward,
+  batched_matmul,
+  softmax,
+  softmax_backward,
+  dropout,
+  dropout_backward,
+  dropout_add,
   add,
   sum,
   swiglu,
@@ -101,7 +107,7 @@ struct KernelRow {
 };
 
 // clang-format off
-inline constexpr std::array<KernelRow, 56> kernel_rows = {{
+inline constexpr std::array<KernelRow, 62> kernel_rows = {{
     {Kernel::embedding, "embedding", KernelClass::memory_bound, "tokens[T] weight[V,E]", "y[T,E]", "T E V"},
     {Kernel::embedding_backward, "embedding_backward", KernelClass::memory_bound, "dy[T,E] tokens[T]", "dweight[V,E]!", "T E V"},
     {Kernel::rms_norm, "rms_norm", KernelClass::memory_bound, "x[T,E] weight[E]", "y[T,E] rstd[T]", "T E"},
@@ -118,6 +124,12 @@ inline constexpr std::array<KernelRow, 56> kernel_rows = {{
     {Kernel::rope_backward, "rope_backward", KernelClass::memory_bound, "table[T,D]", "dx[T,H,D]!", "T H D"},
     {Kernel::attention, "attention", KernelClass::attention, "q[T,H,D] k[S,K,D] v[S,K,D] boundaries", "o[T,H,D] lse[T,H]", "T H K D sum_squared_lengths reach S"},
     {Kernel::attention_backward, "attention_backward", KernelClass::attention, "do[T,H,D] q[T,H,D] k[S,K,D] v[S,K,D] o[T,H,D] lse[T,H] boundaries", "dq[T,H,D] dk[S,K,D] dv[S,K,D]", "T H K D sum_squared_lengths reach S"},
+    {Kernel::batched_matmul, "batched_matmul", KernelClass::attention, "x[B,m,k] y[B,k,n]", "z[B,m,n]", "B m n k"},
+    {Kernel::softmax, "softmax", KernelClass::memory_bound, "scores[B,m,n]", "weights[B,m,n]", "B m n"},
+    {Kernel::softmax_backward, "softmax_backward", KernelClass::memory_bound, "weights[B,m,n]", "dweights[B,m,n]!", "B m n"},
+    {Kernel::dropout, "dropout", KernelClass::memory_bound, "x", "y mask", "elements"},
+    {Kernel::dropout_backward, "dropout_backward", KernelClass::memory_bound, "dy mask", "dx", "elements"},
+    {Kernel::dropout_add, "dropout_add", KernelClass::memory_bound, "x branch", "y mask", "elements"},
     {Kernel::add, "add", KernelClass::memory_bound, "x", "y!", "elements"},
     {Kernel::sum, "sum", KernelClass::memory_bound, "x y", "z", "elements"},
     {Kernel::swiglu, "swiglu", KernelClass::memory_bound, "gate_up[T,2F]", "act[T,F]", "T F"},

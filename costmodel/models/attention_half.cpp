@@ -31,17 +31,17 @@ AttentionHalf::AttentionHalf(BlockWriter& write, const Architecture& model,
       dtype_(options.dtype),
       width_(width(options.dtype)),
       has_rope_(model.position == Position::rotary),
-      repeats_keys_(options.repeats_key_heads && sp_ == 1 && K_ < H_),
+      repeats_keys_((options.repeats_key_heads || !options.fuses_attention) && sp_ == 1 && K_ < H_),
       model_(model),
       options_(options),
       norm_(norm_of(model)),
       norm_behind_(write, model, options, "post_attention_layernorm.weight"),
+      residual_(write, model, options),
       v_(values) {
   if (has_rope_) table_ = write.value({T_, model.turned_size(), 1}, ValueRole::rope_table);
   boundaries_ = write.value({key_tokens() + 1, 1, 1}, ValueRole::boundaries);
   if (!model.has_norms_behind) {
-    const GraphParameter input_norm =
-        write.parameter({E_, 1, 1}, false, {vector_piece("input_layernorm.weight", E_)});
+    const GraphParameter input_norm = norm_parameter(write, model, "input_layernorm");
     input_norm_ = input_norm.value;
     input_norm_gradient_ = input_norm.gradient;
   }
@@ -56,8 +56,7 @@ AttentionHalf::AttentionHalf(BlockWriter& write, const Architecture& model,
     wo_bias_gradient_ = bias_parameter(write, "self_attn.o_proj.bias", E_, false);
   if (model.has_sinks) sinks_gradient_ = bias_parameter(write, "self_attn.sinks", H_, true);
   if (model.has_norms_behind) return;
-  const GraphParameter post_norm =
-      write.parameter({E_, 1, 1}, false, {vector_piece("post_attention_layernorm.weight", E_)});
+  const GraphParameter post_norm = norm_parameter(write, model, "post_attention_layernorm");
   post_norm_ = post_norm.value;
   post_norm_gradient_ = post_norm.gradient;
 }
@@ -119,7 +118,7 @@ void AttentionHalf::norm_output() {
 void AttentionHalf::forward() {
   norm_input();
   o_ = write_.value({T_, H_, D_});
-  lse_ = write_.value({all_tokens(), query_heads(), 1}, DType::fp32);
+  if (options_.fuses_attention) lse_ = write_.value({all_tokens(), query_heads(), 1}, DType::fp32);
   v_.attended = write_.value({R_, E_, 1});
   seen_h_ = ranks_.whole(Pass::forward, "q_proj", h_);
   project(q_, "q_proj");
@@ -131,13 +130,13 @@ void AttentionHalf::forward() {
     write_.forward(Kernel::rope, "rope", {T_, K_, turned}, {table_}, {normalised(k_)});
   }
   attend();
-  const ValueId branch = residual_branch(write_, options_, R_, E_, v_.attended);
+  const ValueId branch = residual_.branch(v_.attended);
   const ValueId sum = norm_behind_.input(branch);
   const ValueId partial = ranks_.partial(sum);
   write_.forward(Kernel::matmul, "o_proj", {T_, E_, H_ * D_}, {o_, wo_}, {partial});
   ranks_.add_up(Pass::forward, "o_proj", partial, sum);
   norm_behind_.forward("post_norm", branch);
-  write_residual(write_, R_ * E_, v_.x, branch, v_.attended);
+  residual_.forward(v_.x, branch, v_.attended);
   norm_output();
 }
 
@@ -193,7 +192,7 @@ ValueId AttentionHalf::output_backward() {
 // value with role input_gradient.
 void AttentionHalf::backward() {
   const ValueId d_attended = output_backward();
-  const ValueId d_sum = norm_behind_.backward("post_norm", d_attended);
+  const ValueId d_sum = norm_behind_.backward("post_norm", residual_.backward(d_attended));
   const ValueId d_o = write_.value({T_, H_, D_});
   const ValueId d_seen = ranks_.whole(Pass::backward, "o_proj", d_sum);
   write_.backward(Kernel::matmul_input_backward, "o_proj", {T_, E_, H_ * D_}, {d_seen, wo_}, {d_o});

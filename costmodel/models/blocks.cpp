@@ -1,5 +1,7 @@
 #include "costmodel/models/blocks.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 namespace xt {
@@ -70,6 +72,42 @@ ValueId bias_parameter(BlockWriter& write, std::string name, std::int64_t n, boo
 void write_bias_backward(BlockWriter& write, const GraphOptions& options, std::string_view part,
                          Extent rows, std::int64_t n, ValueId dy, ValueId gradient) {
   write.backward(Kernel::cast, part, {rows, n * width(options.dtype)}, {dy}, {gradient});
+}
+
+const GraphParameter& norm_parameter(BlockWriter& write, const Architecture& model,
+                                     const std::string& name) {
+  const std::int64_t n = model.hidden_size;
+  const auto piece = [&](std::string_view kind, std::int64_t offset) {
+    return Piece{fmt::format("{}.{}", name, kind), {n, 1, 1}, 1, -1, offset};
+  };
+  if (!model.has_norm_bias) return write.parameter({n, 1, 1}, false, {piece("weight", 0)});
+  return write.parameter({2 * n, 1, 1}, false, {piece("weight", 0), piece("bias", n)});
+}
+
+ResidualSum::ResidualSum(BlockWriter& write, const Architecture& model, const GraphOptions& options)
+    : write_(write),
+      options_(options),
+      tokens_(options.residual_tokens()),
+      width_(model.hidden_size),
+      drops_(model.has_dropout) {}
+
+ValueId ResidualSum::branch(ValueId sum) {
+  return drops_ ? write_.value({tokens_, width_, 1})
+                : residual_branch(write_, options_, tokens_, width_, sum);
+}
+
+void ResidualSum::forward(ValueId x, ValueId branch, ValueId sum) {
+  if (!drops_) return write_residual(write_, tokens_ * width_, x, branch, sum);
+  mask_ = write_.value({tokens_, width_, 1}, DType::uint8);
+  write_.forward(Kernel::dropout_add, "residual", {tokens_ * width_}, {x, branch}, {sum, mask_});
+}
+
+ValueId ResidualSum::backward(ValueId d_sum) {
+  if (!drops_) return d_sum;
+  const ValueId d_branch = write_.value({tokens_, width_, 1});
+  write_.backward(Kernel::dropout_backward, "residual", {tokens_ * width_}, {d_sum, mask_},
+                  {d_branch});
+  return d_branch;
 }
 
 ValueId residual_branch(BlockWriter& write, const GraphOptions& options, std::int64_t tokens,

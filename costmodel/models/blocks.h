@@ -3,6 +3,7 @@
 // The decoder layer: attention and ffn, each written once, forward beside backward.
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
 
@@ -32,6 +33,10 @@ ValueId bias_parameter(BlockWriter& write, std::string name, std::int64_t n, boo
 void write_bias_backward(BlockWriter& write, const GraphOptions& options, std::string_view part,
                          Extent rows, std::int64_t n, ValueId dy, ValueId gradient);
 
+/// The norm's weight, and its bias where `model` has one, as one parameter.
+const GraphParameter& norm_parameter(BlockWriter& write, const Architecture& model,
+                                     const std::string& name);
+
 /// The tensor that a residual branch ends in, before it is added to what it branched off: `sum`
 /// itself, or one of its own where the engine runs op by op.
 ValueId residual_branch(BlockWriter& write, const GraphOptions& options, std::int64_t tokens,
@@ -39,6 +44,27 @@ ValueId residual_branch(BlockWriter& write, const GraphOptions& options, std::in
 /// Adds `branch` to `x`, which leaves `sum`.
 void write_residual(BlockWriter& write, std::int64_t elements, ValueId x, ValueId branch,
                     ValueId sum);
+
+/// How a branch of `width` per token is added to what it branched off; where `model` trains with
+/// dropout, one kernel drops and adds.
+///
+/// Source:  Megatron-LM, megatron/model/transformer.py, bias_dropout_add
+class ResidualSum {
+ public:
+  ResidualSum(BlockWriter& write, const Architecture& model, const GraphOptions& options);
+  /// Where a branch is written that ends up in `sum`.
+  ValueId branch(ValueId sum);
+  void forward(ValueId x, ValueId branch, ValueId sum);
+  /// The gradient of the branch out of that of the sum.
+  ValueId backward(ValueId d_sum);
+
+ private:
+  BlockWriter& write_;
+  const GraphOptions& options_;
+  std::int64_t tokens_, width_;
+  bool drops_;
+  ValueId mask_{};
+};
 
 /// What the halves of a layer hand to each other.
 struct LayerValues {
@@ -114,6 +140,17 @@ class AttentionHalf {
   void attend();
   void attend_backward(ValueId d_o);
   void attend_to_all_keys_backward(ValueId d_o, const Operands& d);
+  void batched(Pass pass, const std::array<std::int64_t, 3>& shape, ValueId x, ValueId y,
+               ValueId z);
+  std::int64_t batch() const;
+  ValueId scores();
+  bool has_fused_softmax() const;
+  void scores_pass(Pass pass, std::int64_t bytes, std::initializer_list<ValueId> inputs,
+                   ValueId to);
+  void softmax(ValueId products);
+  void softmax_backward(ValueId d_weights);
+  void attend_unfused(const Operands& seen, ValueId o);
+  void attend_unfused_backward(ValueId d_o, const Operands& seen, const Operands& d);
   ValueId packed_pair(Pass pass);
   ValueId passed_on(Pass pass, ValueId pair, DType dtype);
   void attend_around_ring();
@@ -137,8 +174,12 @@ class AttentionHalf {
   const GraphOptions& options_;
   NormKernels norm_;
   NormBehind norm_behind_;
+  ResidualSum residual_;
   LayerValues& v_;
   Operands seen_{};
+  // Of attention that is not fused: its weights, in fp32 where the softmax is op by op, what
+  // dropout leaves of them, and the mask that it drew.
+  ValueId weights_{}, wide_weights_{}, dropped_{}, mask_{};
   ValueId seen_o_{};
   ValueId table_{}, boundaries_{}, input_norm_{}, input_norm_gradient_{}, input_rstd_{}, h_{},
       seen_h_{}, o_{}, lse_{}, wo_{}, wo_gradient_{}, post_norm_{}, post_norm_gradient_{},
@@ -209,10 +250,12 @@ class DenseHalf {
     GraphParameter weight;
     std::int64_t rows, columns;
     std::string part;
+    std::optional<ValueId> bias_gradient{};
     ValueId y{}, dy{};
   };
   Linear linear(std::string name, std::int64_t rows, std::int64_t columns,
                 std::vector<Piece> pieces = {});
+  void bias_backward(const Linear& of, ValueId dy);
   bool is_split() const { return first_.size() > 1; }
   void activate();
   void activate_backward(ValueId d_act);
@@ -222,8 +265,9 @@ class DenseHalf {
   TensorRanks ranks_;
   std::int64_t T_, R_, E_, F_;
   const GraphOptions& options_;
-  bool is_gated_;
+  bool is_gated_, has_biases_;
   NormBehind norm_behind_;
+  ResidualSum residual_;
   LayerValues& v_;
   std::vector<Linear> first_;  ///< gate and up, or both as one, or the only one
   Linear down_{};

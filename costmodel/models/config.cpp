@@ -12,7 +12,7 @@
 namespace xt {
 namespace {
 
-constexpr std::array<Family, 13> rows = {{
+constexpr std::array<Family, 14> rows = {{
     {.model_type = "qwen3",
      .summary = "dense decoder with grouped query attention and norms of query and key",
      .has_qk_norm = true,
@@ -37,6 +37,13 @@ constexpr std::array<Family, 13> rows = {{
     {.model_type = "mpt",
      .summary = "GPT style: LayerNorm, GELU, learned positions or ALiBi, no biases",
      .has_layer_norm = true,
+     .is_gpt = true},
+    {.model_type = "gpt2",
+     .summary = "GPT style: LayerNorm, GELU, learned positions, biases and dropout",
+     .has_qkv_bias = true,
+     .has_bias_everywhere = true,
+     .has_layer_norm = true,
+     .has_biases = true,
      .is_gpt = true},
     {.model_type = "mixtral",
      .summary = "as llama with a routed ffn",
@@ -87,6 +94,8 @@ void Family::shape(Architecture& architecture) const {
   architecture.full_attention_every = full_attention_every;
   architecture.has_layer_norm = has_layer_norm;
   architecture.has_gated_ffn = !has_layer_norm;
+  architecture.has_norm_bias = has_biases;
+  architecture.has_dropout = architecture.has_attention_dropout = has_biases;
 }
 
 const Family& family_of(const Architecture& architecture) {
@@ -104,7 +113,8 @@ void ModelConfig::check(Reader& reader) {
     family.shape(a);
     if (family.has_experts_for_ffn && a.moe_intermediate_size == 0)
       a.moe_intermediate_size = a.intermediate_size;
-    if (family.is_gpt) check_mpt(reader);
+    if (a.model_type == "mpt") check_mpt(reader);
+    if (a.model_type == "gpt2") check_gpt2(reader);
     check_latent(reader, family);
     check_attention(reader, family);
     check_window(reader, family);
@@ -228,6 +238,24 @@ void ModelConfig::check_mpt(Reader& reader) {
          "keys and values that heads share");
 }
 
+// Source: Hugging Face transformers, configuration_gpt2.py, for the defaults
+void ModelConfig::check_gpt2(Reader& reader) {
+  Architecture& a = architecture;
+  constexpr double usual_dropout = 0.1;
+  a.intermediate_size = inner_size_.value_or(4 * a.hidden_size);
+  a.tie_word_embeddings = true;
+  a.position = Position::learned;
+  a.has_attention_dropout = weights_dropout_.value_or(usual_dropout) > 0;
+  a.has_dropout = residual_dropout_.value_or(usual_dropout) > 0;
+  if ((embedding_dropout_.value_or(usual_dropout) > 0) != a.has_dropout)
+    reader.problem(embedding_dropout_ ? "embd_pdrop" : "resid_pdrop",
+                   "not supported: dropout of the embedding alone, or of all but it",
+                   "set embd_pdrop and resid_pdrop alike");
+  if (a.num_attention_heads > 0 && a.hidden_size % a.num_attention_heads != 0)
+    reader.problem("n_head", fmt::format("n_embd {} is not divisible by {} heads", a.hidden_size,
+                                         a.num_attention_heads));
+}
+
 void ModelConfig::check_shapes(Reader& reader) const {
   const Architecture& a = architecture;
   if (a.num_attention_heads % a.num_key_value_heads != 0)
@@ -253,9 +281,13 @@ void ModelConfig::check_variants(Reader& reader) const {
   const auto is_something = [](const std::optional<Node>& node) {
     return node && node->kind != Node::Kind::nothing;
   };
-  const std::string_view activation = architecture.has_gated_ffn ? "silu" : "relu2";
+  const bool is_gpt2 = architecture.model_type == "gpt2";
+  const std::string_view activation = architecture.has_gated_ffn ? "silu"
+                                      : is_gpt2                  ? "gelu_new"
+                                                                 : "relu2";
   if (hidden_act_ && *hidden_act_ != activation)
-    reader.problem("hidden_act", fmt::format("not supported: activation `{}`", *hidden_act_),
+    reader.problem(is_gpt2 ? "activation_function" : "hidden_act",
+                   fmt::format("not supported: activation `{}`", *hidden_act_),
                    fmt::format("a {} model has `{}`", architecture.model_type, activation));
   refuse("mlp_bias", mlp_bias_.value_or(false), "biases of the ffn");
   refuse("use_sliding_window", use_sliding_window_.value_or(false), "sliding windows");

@@ -30,6 +30,7 @@ struct Family {
   bool has_shared_experts = false;   ///< and leading layers without experts, where files say so
   bool has_mla = false;
   bool has_layer_norm = false;  ///< and an ffn of two products
+  bool has_biases = false;      ///< of products and norms, and dropout unless files turn it off
   bool is_gpt = false;          ///< positions are learned or a bias of attention
   bool is_executed = false;     ///< by xt-run
 
@@ -61,6 +62,8 @@ struct ModelConfig {
   template <typename Archive>
   void describe_mpt(Archive& archive);
   template <typename Archive>
+  void describe_gpt2(Archive& archive);
+  template <typename Archive>
   void describe_deepseek(Archive& archive);
   template <typename Archive>
   void describe_variants(Archive& archive);
@@ -73,6 +76,7 @@ struct ModelConfig {
   void check_variants(Reader& reader) const;
   void check_latent(Reader& reader, const Family& family);
   void check_mpt(Reader& reader);
+  void check_gpt2(Reader& reader);
 
   // Keys of MPT's attn_config.
   struct MptAttention {
@@ -87,7 +91,8 @@ struct ModelConfig {
 
   std::optional<std::int64_t> expansion_ratio_;
   std::optional<bool> no_bias_, learned_pos_emb_;
-  std::optional<double> embedding_dropout_, residual_dropout_;
+  std::optional<double> embedding_dropout_, residual_dropout_, weights_dropout_;
+  std::optional<std::int64_t> inner_size_;
   std::optional<MptAttention> mpt_attention_;
   std::optional<std::int64_t> key_value_heads_, head_dim_;
   std::optional<std::string> hidden_act_;
@@ -109,6 +114,8 @@ void ModelConfig::describe(Archive& archive) {
   archive.field("vocab_size", a.vocab_size, "Rows of the embedding").at_least(2);
   if (a.model_type == "mpt") {
     describe_mpt(archive);
+  } else if (a.model_type == "gpt2") {
+    describe_gpt2(archive);
   } else {
     describe_sizes(archive);
     describe_deepseek(archive);
@@ -175,6 +182,25 @@ void ModelConfig::describe_mpt(Archive& archive) {
   archive.field("resid_pdrop", residual_dropout_, "Dropout of what layers add");
   for (const std::string_view key :
        {"embedding_fraction", "init_config", "init_device", "logit_scale", "norm_type", "verbose"})
+    archive.field(key, ignored_, "Without effect on a step's cost");
+}
+
+template <typename Archive>
+void ModelConfig::describe_gpt2(Archive& archive) {
+  Architecture& a = architecture;
+  archive.field("n_embd", a.hidden_size, "Width of the model").at_least(1);
+  archive.field("n_layer", a.num_hidden_layers, "Decoder layers").at_least(1);
+  archive.field("n_head", a.num_attention_heads, "Heads").at_least(1);
+  archive.field("n_positions", a.max_position_embeddings, "Positions of the table").at_least(1);
+  archive.field("n_inner", inner_size_, "Ffn width (default: four times the model's)").at_least(1);
+  archive.field("activation_function", hidden_act_, "Activation of the ffn");
+  archive.field("embd_pdrop", embedding_dropout_, "Dropout of the embedding");
+  archive.field("resid_pdrop", residual_dropout_, "Dropout of what layers add");
+  archive.field("attn_pdrop", weights_dropout_, "Dropout of attention");
+  for (const std::string_view key :
+       {"layer_norm_epsilon", "n_ctx", "scale_attn_weights", "summary_activation",
+        "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj",
+        "task_specific_params"})
     archive.field(key, ignored_, "Without effect on a step's cost");
 }
 

@@ -58,14 +58,20 @@ void build_embedding(OpGraph& graph, const Architecture& model, const GraphOptio
   const std::int64_t R = options.residual_tokens();
   TensorRanks ranks(write, options, E);
   const ValueId tokens = write.value({T, 1, 1}, ValueRole::tokens);
-  const ValueId y = write.value({R, E, 1}, ValueRole::output);
-  const ValueId dy = write.value({R, E, 1}, ValueRole::output_gradient);
+  const ValueId output = write.value({R, E, 1}, ValueRole::output);
+  const ValueId d_output = write.value({R, E, 1}, ValueRole::output_gradient);
+  const ValueId y = model.has_dropout ? write.value({R, E, 1}) : output;
+  const ValueId dy = model.has_dropout ? write.value({R, E, 1}) : d_output;
   const GraphParameter weight =
       write.part_of_parameter({V, E, 1}, {whole("embed_tokens.weight", V, E)});
   const ValueId partial = ranks.partial(y);
   write.forward(Kernel::embedding, "embed", {T, E, V}, {tokens, weight.value}, {partial});
   ranks.add_up(Pass::forward, "embed", partial, y);
+  const ValueId mask = write.value({R, E, 1}, DType::uint8);
+  if (model.has_dropout)
+    write.backward(Kernel::dropout_backward, "embed", {R * E}, {d_output, mask}, {dy});
   if (model.position == Position::learned) build_positions(write, model, R, y, dy);
+  if (model.has_dropout) write.forward(Kernel::dropout, "embed", {R * E}, {y}, {output, mask});
   if (!model.tie_word_embeddings)
     write.backward(Kernel::fill_zero, "embed", {V * E}, {}, {weight.gradient});
   const ValueId d_whole = ranks.whole(Pass::backward, "embed", dy);
@@ -77,7 +83,7 @@ void build_head(OpGraph& graph, const Architecture& model) {
   graph.head.prefix = "";
   BlockWriter write(graph, graph.head);
   const std::int64_t E = graph.width, V = graph.vocabulary;
-  write.parameter({E, 1, 1}, false, {{"model.norm.weight", {E, 1, 1}, 1, -1, 0}});
+  norm_parameter(write, model, "model.norm");
   if (!model.tie_word_embeddings)
     write.part_of_parameter({V, E, 1}, {whole("lm_head.weight", V, E)});
 }

@@ -70,6 +70,10 @@ struct GraphOptions {
   /// Issues products for weight gradients behind the exchange of the input gradient, so that they
   /// hide it. Otherwise both follow each other as autograd would order them.
   bool hides_exchange = true;
+  /// Attention is one kernel; else its scores are tensors: see unfused_attention.cpp.
+  bool fuses_attention = true;
+  std::int64_t sample_length = 0;          ///< of every sample, where attention is not fused
+  std::int64_t longest_fused_softmax = 0;  ///< tokens of a sample; of longer ones it is op by op
   bool repeats_key_heads = false;  ///< before attention, for kernels that know no groups of heads
   bool fuses_gate_up = true;       ///< of a dense SwiGLU: one product for both
   /// Norms, rotary angles and activations are one kernel each; else op by op: see

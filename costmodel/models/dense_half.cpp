@@ -14,7 +14,9 @@ DenseHalf::DenseHalf(BlockWriter& write, const Architecture& model, const GraphO
       F_(ranks_.part_of(model.intermediate_size)),
       options_(options),
       is_gated_(model.has_gated_ffn),
+      has_biases_(model.has_qkv_bias && model.has_bias_everywhere),
       norm_behind_(write, model, options, "post_feedforward_layernorm.weight"),
+      residual_(write, model, options),
       v_(values) {
   if (is_gated_ && options.fuses_gate_up) {
     first_.push_back(linear("gate_up_proj", 2 * F_, E_,
@@ -31,7 +33,10 @@ DenseHalf::Linear DenseHalf::linear(std::string name, std::int64_t rows, std::in
                                     std::vector<Piece> pieces) {
   if (pieces.empty()) pieces = {{"mlp." + name + ".weight", {rows, columns, 1}, 2, -1, 0}};
   const GraphParameter weight = write_.part_of_parameter({rows, columns, 1}, std::move(pieces));
-  return {weight, rows, columns, std::move(name)};
+  std::optional<ValueId> bias;
+  if (has_biases_)
+    bias = bias_parameter(write_, "mlp." + name + ".bias", rows, name != "down_proj");
+  return {weight, rows, columns, std::move(name), bias};
 }
 
 void DenseHalf::activate() {
@@ -76,13 +81,18 @@ void DenseHalf::forward() {
     write_.forward(Kernel::matmul, of.part, {T_, of.rows, E_}, {seen_, of.weight.value}, {of.y});
   }
   activate();
-  const ValueId branch = residual_branch(write_, options_, R_, E_, v_.y);
+  const ValueId branch = residual_.branch(v_.y);
   const ValueId sum = norm_behind_.input(branch);
   const ValueId partial = ranks_.partial(sum);
   write_.forward(Kernel::matmul, down_.part, {T_, E_, F_}, {act_, down_.weight.value}, {partial});
   ranks_.add_up(Pass::forward, down_.part, partial, sum);
   norm_behind_.forward("ffn_norm", branch);
-  write_residual(write_, R_ * E_, v_.attended, branch, v_.y);
+  residual_.forward(v_.attended, branch, v_.y);
+}
+
+void DenseHalf::bias_backward(const Linear& of, ValueId dy) {
+  if (of.bias_gradient)
+    write_bias_backward(write_, options_, of.part, T_, of.rows, dy, *of.bias_gradient);
 }
 
 // As in attention, exchanges run behind products.
@@ -92,6 +102,7 @@ void DenseHalf::first_backward() {
   const auto weight_backward = [&](const Linear& of) {
     write_.backward(Kernel::matmul_weight_backward, of.part, {T_, of.rows, E_}, {of.dy, x},
                     {of.weight.gradient});
+    bias_backward(of, of.dy);
   };
   for (const Linear& of : first_) {
     const bool is_first = &of == &first_.front();
@@ -107,12 +118,13 @@ void DenseHalf::first_backward() {
 void DenseHalf::backward() {
   const ValueId d_act = write_.value({T_, F_, 1});
   v_.dnormed = write_.value({R_, E_, 1});
-  const ValueId d_sum = norm_behind_.backward("ffn_norm", v_.dy);
+  const ValueId d_sum = norm_behind_.backward("ffn_norm", residual_.backward(v_.dy));
   const ValueId dy = ranks_.whole(Pass::backward, down_.part, d_sum);
   write_.backward(Kernel::matmul_input_backward, down_.part, {T_, E_, F_}, {dy, down_.weight.value},
                   {d_act});
   write_.backward(Kernel::matmul_weight_backward, down_.part, {T_, E_, F_}, {dy, act_},
                   {down_.weight.gradient});
+  bias_backward(down_, dy);
   activate_backward(d_act);
   first_backward();
 }

@@ -88,7 +88,9 @@ AttentionHalf::Operands AttentionHalf::gradients_of(std::int64_t keys) {
 void AttentionHalf::attend() {
   seen_ = gathered();
   seen_o_ = sp_ == 1 ? o_ : write_.value({all_tokens(), query_heads(), D_});
-  if (cp_ == 1) {
+  if (!options_.fuses_attention) {
+    attend_unfused(seen_, seen_o_);
+  } else if (cp_ == 1) {
     attention(seen_, seen_o_, lse_, all_tokens());
   } else if (exchange_ == ContextExchange::ring) {
     attend_around_ring();
@@ -110,7 +112,9 @@ void AttentionHalf::attend_backward(ValueId d_o) {
     d.k = write_.value({T_, H_, D_});
     d.v = write_.value({T_, H_, D_});
   }
-  if (cp_ == 1) {
+  if (!options_.fuses_attention) {
+    attend_unfused_backward(seen_d_o, seen_, d);
+  } else if (cp_ == 1) {
     attention_backward(seen_d_o, seen_, d, all_tokens());
   } else if (exchange_ == ContextExchange::ring) {
     attend_around_ring_backward(seen_d_o, d);

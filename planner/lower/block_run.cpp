@@ -50,9 +50,10 @@ MemoryCategory Lowering::category(const BlockRun& run, ValueId id) const {
   const bool is_held =
       run.layer >= 0 && is_recomputed(run.layer) && holds_unread() && run.block.is_kept[at(id)];
   if (is_held) return MemoryCategory::saved_activations;
-  if (run.layer < 0 || !run.block.is_saved[at(id)]) return MemoryCategory::recomputed_layer;
-  return run.block.is_kept[at(id)] || !is_recomputed(run.layer) ? MemoryCategory::saved_activations
-                                                                : MemoryCategory::recomputed_layer;
+  if (!run.block.is_saved[at(id)]) return MemoryCategory::recomputed_layer;
+  return run.layer < 0 || run.block.is_kept[at(id)] || !is_recomputed(run.layer)
+             ? MemoryCategory::saved_activations
+             : MemoryCategory::recomputed_layer;
 }
 
 BufferId Lowering::make_value(const BlockRun& run, ValueId id) {

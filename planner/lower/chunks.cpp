@@ -5,6 +5,7 @@
 // Source: Megatron-LM, core/pipeline_parallel/schedules.py, forward_step and backward_step
 
 #include "planner/lower/lowering.h"
+#include "planner/lower/pipeline.h"
 
 namespace xt {
 
@@ -20,10 +21,26 @@ bool Lowering::ends_model(const ChunkLayers& chunk) const {
 BufferId Lowering::received(Phase phase) {
   const MemoryCategory category = phase == Phase::forward ? MemoryCategory::saved_activations
                                                           : MemoryCategory::recomputed_layer;
+  const std::int64_t columns = transfer_columns(graph_, strategy_, rules_);
   const BufferId buffer = build_.transient(
-      {{strategy_.rank_tokens(), graph_.width, 1}, graph_.dtype, category, Space::device});
+      {{strategy_.rank_tokens(), columns, 1}, graph_.dtype, category, Space::device});
   op(Kernel::wait, origin(phase, StepPart::receive), {}, {}, {buffer}, Lane::host);
-  return buffer;
+  return columns == graph_.width ? buffer : gathered_parts(phase, category, buffer);
+}
+
+// The parts of all tensor parallel ranks. Before a backward pass the stage's own output, of which
+// it kept a part, is gathered once more.
+//
+// Source: DeepSpeed, runtime/pipe/engine.py, PartitionedTensor in _exec_backward_pass
+BufferId Lowering::gathered_parts(Phase phase, MemoryCategory category, BufferId part) {
+  const std::int64_t T = strategy_.rank_tokens(), E = graph_.width;
+  BufferId whole = no_buffer;
+  for (int tensor = 0; tensor < (phase == Phase::backward ? 2 : 1); ++tensor) {
+    whole = build_.transient({{T, E, 1}, graph_.dtype, category, Space::device});
+    op(Kernel::all_gather, origin(phase, StepPart::receive), {T * E}, {part}, {whole}, Lane::expert,
+       Group::tensor);
+  }
+  return whole;
 }
 
 std::uint32_t Lowering::end_chunk(Phase phase) {

@@ -151,7 +151,10 @@ constexpr EngineRules megatron() {
   rules.keeps_attended = true;     // core/transformer/attention.py, checkpointed core attention
   rules.pairs_micro_steps = true;  // core/pipeline_parallel/combined_1f1b.py
   rules.splits_tensors_of_experts = true;
-  rules.has_pipelines = true;             // core/pipeline_parallel/schedules.py
+  rules.has_unfused_attention = true;   // core/transformer/dot_product_attention.py
+  rules.longest_fused_softmax = 16384;  // core/fusions/fused_softmax.py
+  rules.has_pipelines = true;           // core/pipeline_parallel/schedules.py
+  rules.interleaves_chunks = true;
   rules.overlaps_tensor_parallel = true;  // core/tensor_parallel/layers.py, backward of its linear
   rules.has_fp8_products = true;
   rules.has_transformer_engine = true;  // core/extensions/transformer_engine.py
@@ -188,6 +191,34 @@ constexpr EngineRules megatron_fsdp() {
   return rules;
 }
 
+// Source: Megatron-DeepSpeed (microsoft/Megatron-DeepSpeed, 1619965d), megatron/mpu/layers.py,
+// where no exchange overlaps and weight gradients are added up on their own, and
+// model/fused_softmax.py; DeepSpeed, runtime/pipe/engine.py, for transfers between stages and
+// gradients reduced behind the last micro-batch; runtime/engine.py, buffered_allreduce_fallback
+constexpr EngineRules megatron_deepspeed() {
+  EngineRules rules;
+  rules.name = "megatron_deepspeed";
+  rules.summary =
+      "Megatron-DeepSpeed without ZeRO: tensor and pipeline parallelism, nothing overlaps";
+  rules.reduces_behind_gathers = true;
+  rules.recomputes_whole_layer = true;
+  rules.swaps_dense = false;
+  rules.hides_exchange = false;
+  rules.splits_tensors = true;
+  rules.has_unfused_attention = true;
+  rules.longest_fused_softmax = 2048;
+  rules.has_pipelines = true;
+  rules.splits_transfers = true;
+  rules.reduces_at_end = true;
+  rules.sums_from_zero = true;
+  rules.least_zero = 0;
+  rules.most_zero = 0;
+  rules.chunks_loss = false;
+  rules.loss = LossKind::fp32_whole;
+  rules.workspaces = no_workspaces;
+  return rules;
+}
+
 // Source: DeepSpeed, runtime/zero/stage_1_and_2.py, runtime/zero/stage3.py and
 // partitioned_param_coordinator.py, which gathers ahead; runtime/bf16_optimizer.py; models of
 // Hugging Face transformers, eager, whose loss widens all logits
@@ -202,6 +233,7 @@ constexpr EngineRules deepspeed() {
   rules.hides_exchange = false;
   rules.fuses_gate_up = false;
   rules.has_eager_kernels = true;
+  rules.has_unfused_attention = true;  // attn_implementation eager
   rules.splits_sequences = true;
   rules.least_zero = 1;
   rules.keeps_narrow_shards = true;
@@ -305,10 +337,10 @@ constexpr EngineRules maxtext() {
   return rules;
 }
 
-constexpr std::array<EngineRules, 14> rows = {
-    xt_run(),   xtuner_v1(),     torchtitan(), simple_fsdp(), maxtext(),   fsdp1(),
-    megatron(), megatron_fsdp(), deepspeed(),  colossalai(),  mindspeed(), mindformers(),
-    nanotron(), internevo()};
+constexpr std::array<EngineRules, 15> rows = {
+    xt_run(),     xtuner_v1(), torchtitan(),    simple_fsdp(),        maxtext(),
+    fsdp1(),      megatron(),  megatron_fsdp(), megatron_deepspeed(), deepspeed(),
+    colossalai(), mindspeed(), mindformers(),   nanotron(),           internevo()};
 
 }  // namespace
 

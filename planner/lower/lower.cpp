@@ -233,6 +233,7 @@ void Lowering::optimize() {
     }
   }
   reduce_shared_embedding();
+  reduce_at_end();
   reduce_over_tensor_ranks();
   widen_gradients();
   const BufferId grad_norm = build_.draft().batch.grad_norm;
@@ -296,6 +297,9 @@ GraphOptions graph_options(const Strategy& strategy) {
   options.repeats_key_heads = rules->repeats_key_heads;
   options.fuses_gate_up = rules->fuses_gate_up;
   options.is_compiled = strategy.is_compiled;
+  options.fuses_attention = strategy.fuses_attention;
+  if (!strategy.fuses_attention) options.sample_length = strategy.sample_length;
+  options.longest_fused_softmax = rules->longest_fused_softmax;
   return options;
 }
 

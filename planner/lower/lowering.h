@@ -89,6 +89,7 @@ struct MicroBatch {
 /// What a micro-batch left that runs backward while the next one runs forward.
 struct PassedMicroBatch {
   std::vector<std::vector<Values>> kept;  ///< by layer
+  std::vector<Values> embedding;
   std::vector<BufferId> inputs;
   BufferId gradient = no_buffer;  ///< of the input of the layer run backward last
 };
@@ -201,6 +202,8 @@ class Lowering {
   void reduce_kept(const FsdpUnit& unit, UnitFlat& flat);
   void reduce_deferred();
   void all_reduce_kept(const FsdpUnit& unit, const UnitFlat& flat, Lane lane);
+  void reduce_at_end();
+  void reduce_bucket(std::span<UnitFlat* const> flats, std::int64_t elements);
   void reduce_over_tensor_ranks();
   void widen_gradients();
   void publish_weights();
@@ -236,6 +239,7 @@ class Lowering {
   std::uint32_t chunk_forward(const ChunkLayers& chunk);
   std::uint32_t chunk_backward(const ChunkLayers& chunk);
   BufferId received(Phase phase);
+  BufferId gathered_parts(Phase phase, MemoryCategory category, BufferId part);
   std::uint32_t end_chunk(Phase phase);
   bool begins_model(const ChunkLayers& chunk) const;
   bool ends_model(const ChunkLayers& chunk) const;
@@ -347,6 +351,7 @@ class Lowering {
 
   // Per layer and micro-batch, micro-batches of a layer side by side.
   std::vector<std::vector<Values>> kept_;  ///< what the forward pass left for the backward pass
+  std::vector<Values> kept_of_embedding_;  ///< by micro-batch
   std::vector<BufferId> inputs_;           ///< after the last layer, the head's
   std::vector<BufferId> on_host_;          ///< inputs, swapped out
   bool is_first_ = true, is_last_ = true;  ///< of the micro-steps, the one being written

@@ -94,6 +94,7 @@ void Lowering::embedding_forward() {
   bind_parameters(unit, values);
   run_forward(runs(block, values, Phase::forward, -1), {});
   for (std::size_t m = 0; m < values.size(); ++m) input(0, m) = values[m][at(block.output)];
+  kept_of_embedding_ = std::move(values);
   if (!keeps_gathered(unit)) release(unit);
 }
 
@@ -151,7 +152,7 @@ void Lowering::embedding_backward(bool is_first) {
   copy_out(unit, Phase::backward);
   open_gradients(unit, Phase::backward);
   PreparedBlock& block = *unit.block;
-  std::vector<Values> values = unbound_values(block);
+  std::vector<Values> values = std::move(kept_of_embedding_);
   bind_parameters(unit, values);
   for (std::size_t m = 0; m < values.size(); ++m)
     values[m][at(block.output_gradient)] = micro_batches_[m].gradient;

@@ -99,7 +99,8 @@ void Lowering::pair_layers(std::int16_t forward, std::int16_t backward, PassedMi
 
 // The loss computes gradients at once, so it ends the forward pass of its micro-batch.
 void Lowering::pair_micro_steps() {
-  PassedMicroBatch passed{std::move(kept_), std::move(inputs_), micro_batches_.front().gradient};
+  PassedMicroBatch passed{std::move(kept_), std::move(kept_of_embedding_), std::move(inputs_),
+                          micro_batches_.front().gradient};
   const auto n_layers = static_cast<std::int16_t>(graph_.layers.size());
   kept_.assign(graph_.layers.size(), {});
   inputs_.assign(graph_.layers.size() + 1, no_buffer);
@@ -108,7 +109,9 @@ void Lowering::pair_micro_steps() {
   for (std::int16_t layer = 0; layer < n_layers; ++layer)
     pair_layers(layer, static_cast<std::int16_t>(n_layers - 1 - layer), passed);
   micro_batches_.front().gradient = passed.gradient;
+  std::swap(kept_of_embedding_, passed.embedding);
   embedding_backward(false);
+  kept_of_embedding_ = std::move(passed.embedding);
   loss(false);
 }
 

@@ -107,6 +107,13 @@ bool counts_ends(std::int64_t layers, std::int64_t chunks) {
   return layers % chunks != 0 && (layers + 2) % chunks == 0;
 }
 
+std::int64_t transfer_columns(const OpGraph& graph, const Strategy& strategy,
+                              const EngineRules& rules) {
+  const bool is_split = rules.splits_transfers && !strategy.tensor_sequence_parallel;
+  const std::int64_t ranks = is_split ? strategy.tensor_parallel : 1;
+  return (graph.width + ranks - 1) / ranks;
+}
+
 std::vector<std::vector<ChunkRun>> one_forward_one_backward(std::int32_t stages,
                                                             std::int32_t chunks,
                                                             std::int32_t micro_batches) {
@@ -124,8 +131,10 @@ PipelineSchedule lower_pipeline(const OpGraph& graph, const Strategy& strategy) 
   PipelineSchedule result;
   result.micro_batches = static_cast<std::int32_t>(strategy.gradient_accumulation);
   result.stage_ranks = static_cast<std::int32_t>(strategy.stage_ranks());
-  result.transfer = {
-      Kernel::send_receive, graph.dtype, Group::none, {strategy.rank_tokens() * graph.width}};
+  result.transfer = {Kernel::send_receive,
+                     graph.dtype,
+                     Group::none,
+                     {strategy.rank_tokens() * transfer_columns(graph, strategy, *rules)}};
   result.orders = one_forward_one_backward(static_cast<std::int32_t>(strategy.pipeline_parallel),
                                            static_cast<std::int32_t>(strategy.virtual_stages),
                                            result.micro_batches);

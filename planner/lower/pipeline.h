@@ -5,6 +5,7 @@
 
 #include "costmodel/ir/op_graph.h"
 #include "costmodel/ir/pipeline.h"
+#include "planner/lower/engine.h"
 #include "planner/strategy.h"
 
 namespace xt {
@@ -19,6 +20,10 @@ namespace xt {
 std::vector<std::vector<ChunkRun>> one_forward_one_backward(std::int32_t stages,
                                                             std::int32_t chunks,
                                                             std::int32_t micro_batches);
+
+/// Columns of what a rank sends to its like of the next stage.
+std::int64_t transfer_columns(const OpGraph& graph, const Strategy& strategy,
+                              const EngineRules& rules);
 
 /// Whether embedding and head count as a layer each, because then layers spread evenly over
 /// `chunks`, and else they would not.

@@ -101,8 +101,38 @@ std::vector<std::size_t> backward_turns(const std::vector<GraphOp>& ops) {
   return ends;
 }
 
+constexpr bool is_batch(const GraphOp& op) { return op.work.kernel == Kernel::batched_matmul; }
+
+// Where attention is not fused, all that it does to its scores is of it.
+bool is_of_attention(const Block& block, std::string_view part) {
+  return part == "attention" && std::any_of(block.forward.begin(), block.forward.end(), is_batch);
+}
+
+bool is_layer_norm(Kernel kernel, std::string_view part) {
+  return (kernel == Kernel::rms_norm || kernel == Kernel::layer_norm) &&
+         (part == "input_norm" || part == "post_norm");
+}
+
+// The first op behind the norm before the ffn.
+std::size_t first_of_ffn(const OpGraph& graph, const Block& block) {
+  std::size_t first = block.forward.size();
+  for (std::size_t i = 0; i < block.forward.size(); ++i)
+    if (graph.parts[block.forward[i].part] == "post_norm") first = i + 1;
+  return first;
+}
+
+// Whether the op at `i` writes what attention is for: the last one of it, where it is not fused.
+bool writes_attended(const OpGraph& graph, const Block& block, std::size_t i) {
+  const auto op = block.forward.begin() + static_cast<std::ptrdiff_t>(i);
+  const auto is_part = [&](const GraphOp& of) { return graph.parts[of.part] == "attention"; };
+  if (!is_part(*op)) return false;
+  if (is_of_attention(block, "attention"))
+    return std::none_of(op + 1, block.forward.end(), is_part);
+  return kernel_class(op->work.kernel) == KernelClass::attention;
+}
+
 // Whether the results of `op` are dropped; `product` counts the products of the layer before it.
-bool drops(const OpGraph& graph, const GraphOp& op, const RecomputeOps& dropped,
+bool drops(const OpGraph& graph, const Block& block, const GraphOp& op, const RecomputeOps& dropped,
            std::size_t product) {
   const std::string_view part = graph.parts[op.part];
   switch (kernel_class(op.work.kernel)) {
@@ -112,6 +142,8 @@ bool drops(const OpGraph& graph, const GraphOp& op, const RecomputeOps& dropped,
     case KernelClass::attention:
       return dropped.has(RecomputeOp::attention);
     case KernelClass::memory_bound:
+      if (is_of_attention(block, part)) return dropped.has(RecomputeOp::attention);
+      if (dropped.has(RecomputeOp::layer_norms) && is_layer_norm(op.work.kernel, part)) return true;
       return dropped.has(part.ends_with("activation") ? RecomputeOp::activations
                                                       : RecomputeOp::norms);
     default:
@@ -123,12 +155,16 @@ bool drops(const OpGraph& graph, const GraphOp& op, const RecomputeOps& dropped,
 std::vector<bool> kept_values(const OpGraph& graph, const Block& block, const RecomputeOps& dropped,
                               const KeptBeside& kept) {
   std::vector<bool> is_kept(block.values.size(), false), is_written(block.values.size(), false);
+  const std::size_t ffn =
+      dropped.has(RecomputeOp::ffn) ? first_of_ffn(graph, block) : block.forward.size();
   std::size_t product = 0;
-  for (const GraphOp& op : block.forward) {
-    const bool is_dropped = dropped.is_all() || drops(graph, op, dropped, product);
+  for (std::size_t i = 0; i < block.forward.size(); ++i) {
+    const GraphOp& op = block.forward[i];
+    const bool is_dropped =
+        dropped.is_all() || i >= ffn || drops(graph, block, op, dropped, product);
     const KernelClass of = kernel_class(op.work.kernel);
     if (of == KernelClass::matrix) ++product;
-    const bool attends = of == KernelClass::attention && kept.attended && !dropped.is_all();
+    const bool attends = kept.attended && !dropped.is_all() && writes_attended(graph, block, i);
     for (const ValueId id : op.outputs) {
       if (is_written[at(id)]) continue;
       is_written[at(id)] = true;
@@ -159,7 +195,10 @@ PreparedBlock prepared(const OpGraph& graph, const Block& block, const ShardRank
   result.forward_turns = forward_turns(block.forward);
   result.backward_turns = backward_turns(block.backward);
   result.is_kept = kept_values(graph, block, dropped, kept);
-  const std::vector<bool> again = recomputed_ops(block, result.is_kept);
+  std::vector<bool> again = recomputed_ops(block, result.is_kept);
+  if (dropped.has(RecomputeOp::ffn))
+    std::fill(again.begin() + static_cast<std::ptrdiff_t>(first_of_ffn(graph, block)), again.end(),
+              true);
   for (std::size_t i = 0; i < again.size(); ++i) {
     result.forward[i].is_recomputed = again[i];
     if (!again[i]) continue;

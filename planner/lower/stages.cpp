@@ -129,7 +129,8 @@ void Lowering::reduce_kept(const FsdpUnit& unit, UnitFlat& flat) {
   flat.gradient_shard = flat.gradient;
   if (is_split(flat))
     flat.gradient_shard = build_.view(flat.gradient, 0, {flat.shard_elements, 1, 1}, dtype);
-  if (!is_last_ || group_size(flat.reduces_over) * strategy_.replicas() == 1) return;
+  if (!is_last_ || rules_.reduces_at_end) return;
+  if (group_size(flat.reduces_over) * strategy_.replicas() == 1) return;
   const Lane lane = rules_.reduces_behind_gathers ? Lane::all_gather : Lane::reduce_scatter;
   if (strategy_.zero == 0 || rules_.all_reduces_gradients) {
     all_reduce_kept(unit, flat, lane);
@@ -147,6 +148,52 @@ void Lowering::reduce_deferred() {
   for (FsdpUnit* unit : deferred_)
     for (UnitFlat& flat : unit->flats) reduce_kept(*unit, flat);
   deferred_.clear();
+}
+
+// One bucket: its gradients are copied together, summed, and scaled on their way back.
+void Lowering::reduce_bucket(std::span<UnitFlat* const> flats, std::int64_t elements) {
+  const Origin from = origin(Phase::reduce, StepPart::all_reduce);
+  const DType dtype = strategy_.reduce_dtype;
+  const BufferId all = build_.transient(
+      {{elements, 1, 1}, dtype, MemoryCategory::communication_buffers, Space::device});
+  const auto each = [&](const auto& visit) {
+    std::int64_t offset = 0;
+    for (const UnitFlat* flat : flats) {
+      const std::int64_t n = flat->layout->elements;
+      visit(*flat, n, build_.view(all, offset * width(dtype), {n, 1, 1}, dtype));
+      offset += n;
+    }
+  };
+  each([&](const UnitFlat& flat, std::int64_t n, BufferId part) {
+    cast(from, n, flat.gradient, part);
+  });
+  op({Kernel::all_reduce, dtype, flats.front()->reduces_over, {elements}}, from, {}, {all},
+     Lane::reduce_scatter);
+  cast(from, elements, all, all);
+  each([&](const UnitFlat& flat, std::int64_t n, BufferId part) {
+    cast(from, n, part, flat.gradient);
+  });
+}
+
+// Source: DeepSpeed, runtime/engine.py, buffered_allreduce_fallback, with the bucket of a pipeline
+void Lowering::reduce_at_end() {
+  constexpr std::int64_t bucket_elements = 500'000'000;
+  if (!rules_.reduces_at_end) return;
+  std::vector<UnitFlat*> bucket;
+  std::int64_t elements = 0;
+  const auto flush = [&] {
+    if (!bucket.empty()) reduce_bucket(bucket, elements);
+    bucket.clear();
+    elements = 0;
+  };
+  for (FsdpUnit& unit : units_)
+    for (UnitFlat& flat : unit.flats) {
+      if (group_size(flat.reduces_over) == 1) continue;
+      bucket.push_back(&flat);
+      elements += flat.layout->elements;
+      if (elements > bucket_elements) flush();
+    }
+  flush();
 }
 
 // Tensor parallel ranks that share tokens see a part of them in norms and routers each.

@@ -63,6 +63,12 @@ void xt_run_workspaces(const Work& work, std::vector<WorkspaceSpec>& list) {
     case Kernel::rope_table:
     case Kernel::rope:
     case Kernel::rope_backward:
+    case Kernel::batched_matmul:
+    case Kernel::softmax:
+    case Kernel::softmax_backward:
+    case Kernel::dropout:
+    case Kernel::dropout_backward:
+    case Kernel::dropout_add:
     case Kernel::add:
     case Kernel::sum:
     case Kernel::swiglu:

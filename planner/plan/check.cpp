@@ -105,6 +105,7 @@ void Checks::check_engine() {
   check_kernels(plan_, rules_, request_);
   check_transformer_engine(plan_, rules_, request_);
   check_pairs(plan_, rules_, request_);
+  check_attention(plan_, rules_, request_);
   check_context();
   check_tensor();
   check_zero();
@@ -307,7 +308,8 @@ void Checks::check_zero() {
         "zero",
         fmt::format("{} has stages {} to {} of ZeRO, not {}", rules_.name, rules_.least_zero,
                     rules_.most_zero, s.zero),
-        "deepspeed has 1 to 3, colossalai 1 and 2, engines of FSDP 3, the others 0 and 1");
+        "deepspeed has 1 to 3, colossalai 1 and 2, megatron_deepspeed 0, engines of FSDP 3, the "
+        "others 0 and 1");
   else if (s.zero < 3 && s.compute_dtype == DType::fp32)
     request_.problem(from_.compute_dtype ? "compute_dtype" : "zero",
                      "below stage 3 weights are kept in 16 bits beside those in fp32",

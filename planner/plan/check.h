@@ -21,6 +21,9 @@ void check_pairs(const Plan& plan, const EngineRules& rules, Request& request);
 /// The same of recipes of fp8, and of exchanges that run in pieces beside products.
 void check_transformer_engine(const Plan& plan, const EngineRules& rules, Request& request);
 
+/// The same of attention, fused or not.
+void check_attention(const Plan& plan, const EngineRules& rules, Request& request);
+
 /// The same of the stages of a pipeline, which all other counts are of one of.
 void check_pipeline(const Plan& plan, const EngineRules& rules, Request& request);
 

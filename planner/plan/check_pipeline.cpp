@@ -13,6 +13,9 @@ void check_stages(const Plan& plan, const EngineRules& rules, Request& request) 
   if (!rules.has_pipelines)
     request.problem("pipeline_parallel", fmt::format("{} has no stages of layers", rules.name),
                     "engines megatron and torchtitan have");
+  else if (s.virtual_stages > 1 && !rules.interleaves_chunks)
+    request.problem("virtual_stages", fmt::format("{} gives a stage one chunk", rules.name),
+                    "engine megatron interleaves several");
   if (s.ranks % s.pipeline_parallel != 0)
     request.problem("pipeline_parallel",
                     fmt::format("{} ranks are not divisible by {}", s.ranks, s.pipeline_parallel));

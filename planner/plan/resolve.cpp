@@ -94,6 +94,8 @@ void Resolver::choose_engine() {
 
 void Resolver::choose_attention() {
   if (!from_.attention_kernel) return;
+  plan_.strategy.fuses_attention = *from_.attention_kernel != unfused_attention;
+  if (!plan_.strategy.fuses_attention) return;
   if (auto chosen = with_attention(plan_.profile, *from_.attention_kernel)) {
     plan_.profile = std::move(*chosen);
     return;

@@ -21,6 +21,8 @@ namespace xt {
 /// Whose step it is, and tokens of a pack, where nothing is said.
 inline constexpr std::string_view default_engine = "xt_run";
 inline constexpr std::int64_t default_pack_length = 4096;
+/// The attention_kernel that keeps scores as tensors.
+inline constexpr std::string_view unfused_attention = "unfused";
 /// The most micro-steps of a step.
 inline constexpr std::int64_t most_accumulation = 1024;
 
@@ -141,8 +143,8 @@ struct RunFile {
     archive.field("overlay", overlay, "Calibration to lay over the machine's profile");
     archive.field("engine", engine,
                   "Whose step it is: xt_run, xtuner_v1, torchtitan, simple_fsdp, maxtext, fsdp1, "
-                  "megatron, megatron_fsdp, deepspeed, colossalai, mindspeed, mindformers, nanotron or "
-                  "internevo (default xt_run)");
+                  "megatron, megatron_fsdp, megatron_deepspeed, deepspeed, colossalai, mindspeed, "
+                  "mindformers, nanotron or internevo (default xt_run)");
     archive.field("compute_dtype", compute_dtype, "fp32, bf16 or fp16 (default: the engine's)");
     archive.field("fp8_products", fp8_products,
                   "true: linear layers and experts multiply, and are gathered, in fp8");
@@ -155,8 +157,10 @@ struct RunFile {
                   "Of gradients when they are reduced: bf16 or fp32 (default: the engine's)");
     archive.field("compile", compile,
                   "false: norms, rotary angles and activations run op by op (default true)");
-    archive.field("attention_kernel", attention_kernel,
-                  "Library of attention, such as flash2, flash3 or cudnn (default: the machine's)");
+    archive.field(
+        "attention_kernel", attention_kernel,
+        "Library of attention, such as flash2, flash3 or cudnn; unfused keeps scores as tensors "
+        "(default: the machine's)");
     archive.field("devices", devices, "Packages, each with the ranks of its profile (default 1)")
         .at_least(1)
         .at_most(1'000'000);
@@ -217,7 +221,7 @@ struct RunFile {
     archive.field("recompute", recompute, "none, all or so many layers (default all)");
     archive.field("recompute_ops", recompute_ops,
                   "Of those layers: all, or norms, activations, attention, products, experts, "
-                  "every_second_product joined by + (default all)");
+                  "every_second_product, layer_norms, ffn joined by + (default all)");
     archive.field("swap", swap, "none, all, auto or so many layers (default none)");
     archive.field("optimizer", optimizer,
                   "adamw, or muon for the matrices of layers (default adamw)");

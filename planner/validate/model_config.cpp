@@ -96,6 +96,20 @@ ModelConfig mpt_config(const PublishedModel& model, std::int64_t positions) {
   return read<ModelConfig>(config.document("model of the row"));
 }
 
+// Megatron-LM's GPT, which has biases and, unless told otherwise, dropout of a tenth.
+//
+// Source: Megatron-LM, megatron/arguments.py
+ModelConfig gpt2_config(const PublishedModel& model, std::int64_t positions) {
+  Config config("gpt2");
+  config.number("vocab_size", model.vocab_size)
+      .number("n_embd", model.hidden_size)
+      .number("n_layer", model.num_hidden_layers)
+      .number("n_head", model.num_attention_heads)
+      .number("n_inner", model.intermediate_size)
+      .number("n_positions", positions);
+  return read<ModelConfig>(config.document("model of the row"));
+}
+
 }  // namespace
 
 std::string_view model_type(const PublishedModel& model) {
@@ -109,8 +123,10 @@ std::vector<std::string_view> model_types() {
   return types;
 }
 
-ModelConfig model_config(const PublishedModel& model, std::int64_t positions) {
+ModelConfig model_config(const PublishedModel& model, std::int64_t positions,
+                         bool has_unfused_attention) {
   const std::string_view type = model_type(model);
+  if (type == "mpt" && has_unfused_attention) return gpt2_config(model, positions);
   if (type == "mpt") return mpt_config(model, positions);
   Config config(type);
   if (type == "gpt_oss" || type == "olmo3")

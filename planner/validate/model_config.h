@@ -20,10 +20,11 @@ std::string_view model_type(const PublishedModel& model);
 std::vector<std::string_view> model_types();
 
 /// The configuration of `model`, with `positions` where they are learned; they are the window of a
-/// model of which the row names none.
+/// model of which the row names none. A GPT whose attention is not fused has biases and dropout.
 ///
 /// Assumes: its type is that of a family; a row names a window that has an effect
 /// Throws: InputError with everything that the family cannot have
-ModelConfig model_config(const PublishedModel& model, std::int64_t positions);
+ModelConfig model_config(const PublishedModel& model, std::int64_t positions,
+                         bool has_unfused_attention);
 
 }  // namespace xt

@@ -9,6 +9,7 @@
 #include "planner/lower/engine.h"
 #include "planner/validate/model_config.h"
 #include "planner/validate/row_notes.h"
+#include "planner/validate/row_recompute.h"
 #include "planner/validate/tuned_recipe.h"
 
 namespace xt {
@@ -33,11 +34,12 @@ struct EngineOfFramework {
 // For attention where a row names no kernels: PyTorch's own, which are those of FlashAttention-2.
 // LLM-Foundry's published sweep runs the kernels in Triton whatever a table says
 // (scripts/train/benchmarking/submit_benchmarks.py).
-constexpr std::array<EngineOfFramework, 14> engine_rows = {{
+constexpr std::array<EngineOfFramework, 15> engine_rows = {{
     {"fsdp2", "XTuner V1", "xtuner_v1", 4096, "1024", ""},
     {"fsdp2", "", "torchtitan", 0, "none", "flash2"},
     {"fsdp1", "LLM-Foundry", "fsdp1", 0, "none", "triton", true},
     {"fsdp1", "", "fsdp1", 0, "none", "flash2"},
+    {"megatron", "Megatron-DeepSpeed", "megatron_deepspeed", 0, "none", ""},
     {"megatron", "", "megatron", 0, "none", ""},
     {"megatron_fsdp", "", "megatron_fsdp", 0, "none", ""},
     {"deepspeed", "", "deepspeed", 0, "none", "flash2"},
@@ -62,44 +64,6 @@ const EngineRules& rules_of(const PublishedRow& row) {
 
 bool notes_say(const PublishedRow& row, std::string_view phrase) {
   return row.notes.find(phrase) != std::string::npos;
-}
-
-// Per-op recompute of torchtitan, by how rows begin to tell it.
-constexpr std::string_view dropped_by_op = "norms+activations+every_second_product";
-constexpr std::array<std::string_view, 2> per_op_details = {"per-op selective checkpointing",
-                                                            "per operator:"};
-
-bool recomputes_by_op(const PublishedRow& row) {
-  return row.recompute == PublishedRecompute::selective &&
-         std::ranges::any_of(per_op_details, [&](std::string_view begin) {
-           return row.recompute_detail->starts_with(begin);
-         });
-}
-
-// Ops that a row recomputes where not all of a layer's.
-std::optional<std::string_view> dropped_ops(const PublishedRow& row) {
-  if (recomputes_by_op(row)) return dropped_by_op;
-  if (row.recompute == PublishedRecompute::selective &&
-      (row.recompute_detail->starts_with("default policy of the graph trainer") ||
-       row.recompute_detail->starts_with("minimal_flash policy")))
-    return "norms+activations";
-  if (row.recompute == PublishedRecompute::selective && row.recompute_detail == "core_attn")
-    return "attention";
-  return std::nullopt;
-}
-
-// How many layers of a row recompute something; none where nothing here says what.
-std::optional<std::string> recompute_of(const PublishedRow& row) {
-  if (dropped_ops(row)) return "all";
-  if (row.recompute == PublishedRecompute::none) return "none";
-  if (row.recompute == PublishedRecompute::full) return "all";
-  const std::string_view detail = *row.recompute_detail;
-  if (detail == "full recomputation of every second layer")
-    return std::to_string(row.model.num_hidden_layers / 2);
-  constexpr std::string_view some = "full recomputation of ";
-  const std::string all = fmt::format(" of {} layers", row.model.num_hidden_layers);
-  if (!detail.starts_with(some) || !detail.ends_with(all)) return std::nullopt;
-  return std::string(detail.substr(some.size(), detail.size() - some.size() - all.size()));
 }
 
 bool offloads_inputs_of_layers(const PublishedRow& row) {
@@ -149,6 +113,10 @@ bool says_any(const PublishedRow& row, std::span<const std::string_view> phrases
 
 constexpr std::array<std::string_view, 3> unfused_phrases = {
     "without flash kernels", "fused attention not used", "(no fused kernel)"};
+bool has_unfused_attention(const PublishedRow& row) { return says_any(row, unfused_phrases); }
+
+constexpr std::array<std::string_view, 3> copies_phrases = {"HybridEP", "dispatcher=DeepEP",
+                                                            "DeepEP dispatcher"};
 constexpr std::array<std::string_view, 5> pair_phrases = {
     "EP overlap", "1F1B A2A overlap", "overlapped with compute of a second micro batch",
     "no EP overlap", "EP overlap off"};
@@ -169,7 +137,7 @@ struct Refusal {
 constexpr std::string_view no_engine = "engine", no_machine = "machine", no_model = "model";
 constexpr std::string_view refused_by_checks = "refused by the checks of a plan";
 
-constexpr std::array<Refusal, 18> refusals = {{
+constexpr std::array<Refusal, 17> refusals = {{
     {no_engine, [](const PublishedRow& row) { return engine_of(row) == nullptr; },
      [](const PublishedRow& row) { return row.framework_family; }},
     {"pipeline parallelism",
@@ -183,8 +151,6 @@ constexpr std::array<Refusal, 18> refusals = {{
     {"context parallelism",
      [](const PublishedRow& row) { return row.parallel.cp > 1 && !splits(row); }},
     {"stage of ZeRO", [](const PublishedRow& row) { return !has_stage(row); }},
-    {"attention without fused kernels",
-     [](const PublishedRow& row) { return says_any(row, unfused_phrases); }},
     {"exchange of rows behind another micro-batch",
      [](const PublishedRow& row) {
        return overlaps_exchange(row) && !rules_of(row).pairs_micro_steps;
@@ -314,10 +280,19 @@ Flags layout_flags(const PublishedRow& row, const Profile& profile) {
     flags.emplace_back("shard_ranks", std::to_string(ranks / parallel.dp_replicate));
   if (state_ranks(row) > 0) flags.emplace_back("shard_ranks", std::to_string(state_ranks(row)));
   const bool sends_copies = row.framework.find("DeepEP") != std::string::npos ||
-                            notes_say(row, "HybridEP") || sends_copies_by_recipe(row);
+                            says_any(row, copies_phrases) || sends_copies_by_recipe(row);
   if (overlaps_exchange(row)) flags.emplace_back("expert_parallel_overlap", "true");
   if (parallel.ep > 1 && sends_copies) flags.emplace_back("dispatch", "deep_ep");
   return flags;
+}
+
+// Empty for the machine's.
+std::string attention_kernel(const PublishedRow& row, const EngineOfFramework& of,
+                             const Profile& profile) {
+  if (has_unfused_attention(row)) return std::string(unfused_attention);
+  if (attention_libraries(profile).empty()) return {};
+  if (of.fixes_attention) return std::string(of.attention_kernel);
+  return row.attention.value_or(std::string(of.attention_kernel));
 }
 
 Flags flags_of(const PublishedRow& row, const EngineOfFramework& of, const Profile& profile) {
@@ -327,11 +302,8 @@ Flags flags_of(const PublishedRow& row, const EngineOfFramework& of, const Profi
                  {"recompute", *recompute_of(row)},
                  {"swap", row.offload ? "all" : "none"},
                  {"loss_chunk", loss_chunk(row, of)}};
-  const std::string kernel = of.fixes_attention
-                                 ? std::string(of.attention_kernel)
-                                 : row.attention.value_or(std::string(of.attention_kernel));
-  if (!kernel.empty() && !attention_libraries(profile).empty())
-    flags.emplace_back("attention_kernel", kernel);
+  const std::string kernel = attention_kernel(row, of, profile);
+  if (!kernel.empty()) flags.emplace_back("attention_kernel", kernel);
   const Flags tuned = rules_of(row).has_transformer_engine ? tuned_recipe(row) : Flags();
   const bool has_reduce_dtype =
       std::ranges::any_of(tuned, [](const auto& flag) { return flag.first == "reduce_dtype"; });
@@ -382,7 +354,7 @@ RowPlan plan_of(const PublishedRow& row, const Profiles& profiles) {
   for (const Refusal& refusal : refusals)
     if (refusal.applies(row)) return {{}, text(refusal, row)};
   try {
-    const ModelConfig config = model_config(row.model, row.seq_len);
+    const ModelConfig config = model_config(row.model, row.seq_len, has_unfused_attention(row));
     Request request(std::nullopt, flags_of(row, *engine_of(row), profile->second));
     return {resolve(request, Subject{row.model.name, config.architecture, profile->first,
                                      with_network(profile->second, row)})};

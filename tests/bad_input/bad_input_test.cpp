@@ -101,6 +101,11 @@ TEST(BadInput, PartsOfAModelThatAreNotModelledAreRefusedByName) {
 }
 
 TEST(BadInput, WhatMptCanHaveAndIsNotModelledIsRefusedByName) {
+  EXPECT_THAT(model_problems("gpt2_dropouts.json"),
+              testing::UnorderedElementsAre(
+                  "2:82: error: n_embd 66 is not divisible by 4 heads",
+                  "3:18: error: not supported: dropout of the embedding alone, or of all but it",
+                  "3:44: error: not supported: activation `relu`"));
   EXPECT_THAT(model_problems("mpt_biases.json"),
               testing::UnorderedElementsAre(
                   "3:14: error: not supported: biases of products and norms",

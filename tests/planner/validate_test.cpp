@@ -341,10 +341,13 @@ TEST(RowPlan, DeepSpeedSharesPacksByHeads) {
   EXPECT_FALSE(s.is_compiled);
 }
 
-TEST(RowPlan, AttentionWithoutFusedKernelsIsNoPlan) {
-  PublishedRow row = row_named("dgxc-4d7111ab");
-  row.notes = "attention without flash kernels (fused softmax)";
-  EXPECT_EQ(reason_of(row), "attention without fused kernels");
+// Source: Megatron-LM, megatron/arguments.py, for dropout where nothing is said
+TEST(RowPlan, AttentionWithoutFusedKernelsKeepsScoresAndDropsSome) {
+  const Plan plan = plan_of_row(row_named("korthikanti-73c04f0c"));
+  EXPECT_FALSE(plan.strategy.fuses_attention);
+  EXPECT_EQ(plan.architecture.model_type, "gpt2");
+  EXPECT_TRUE(plan.architecture.has_attention_dropout);
+  EXPECT_TRUE(plan.architecture.has_dropout);
 }
 
 TEST(RowPlan, WhatNoPlanHasIsNamed) {

@@ -197,8 +197,12 @@ TEST(FamilyLaws, ParametersOfTheGraphEqualTheClosedForm) {
     const std::int64_t E = m.hidden_size, F = m.moe_intermediate_size;
     std::int64_t expected = m.vocab_size * E * (m.tie_word_embeddings ? 1 : 2) + E;
     if (m.position == Position::learned) expected += m.max_position_embeddings * E;
+    if (m.has_norm_bias) expected += E;
     for (std::int64_t layer = 0; layer < m.num_hidden_layers; ++layer) {
       expected += 2 * E + attention_parameters(m);
+      if (m.has_norm_bias) expected += 2 * E;
+      if (!m.is_sparse(layer) && m.has_qkv_bias && m.has_bias_everywhere)
+        expected += (m.has_gated_ffn ? 2 : 1) * m.intermediate_size + E;
       if (m.is_sparse(layer) && m.has_bias_everywhere) expected += m.num_experts * (1 + 2 * F + E);
       expected += m.is_sparse(layer)
                       ? m.num_experts * E + (m.num_experts + m.n_shared_experts) * 3 * E * F

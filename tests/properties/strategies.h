@@ -32,7 +32,7 @@ struct Case {
         "{} "
         "sample {} accumulation {} recompute {} swap {} chunk {} {} {} compiled {} drops {} "
         "tp {} tokens shared {} in pieces {} zero {} pp {} of {} fp8 {} {} gathered {} "
-        "pairs {}",
+        "pairs {} attention fused {} dropped {}",
         strategy.engine, model.model_type, model.num_hidden_layers, model.tie_word_embeddings,
         strategy.ranks, strategy.expert_parallel,
         dispatch_names[static_cast<std::size_t>(strategy.dispatch)], strategy.sequence_parallel,
@@ -46,7 +46,7 @@ struct Case {
         strategy.tensor_parallel_overlap, strategy.zero, strategy.pipeline_parallel,
         strategy.virtual_stages, strategy.has_fp8_products,
         fp8_recipe_names[static_cast<std::size_t>(strategy.fp8_recipe)], strategy.gathers_fp8,
-        strategy.expert_parallel_overlap);
+        strategy.expert_parallel_overlap, strategy.fuses_attention, model.has_attention_dropout);
   }
 };
 
@@ -66,6 +66,8 @@ inline Architecture draw_model(std::mt19937& random, const Family& family) {
     model.position = random() % 2 == 0 ? Position::learned : Position::biased;
     model.max_position_embeddings = 32 * up_to(8);
   }
+  if (family.has_biases) model.has_dropout = random() % 2 == 0;
+  model.has_attention_dropout = false;  // fused kernels have none; see draw_attention
   model.tie_word_embeddings = random() % 2 == 0;
   if (family.chooses_norms_and_biases) {
     model.has_qk_norm = random() % 2 == 0;
@@ -107,6 +109,18 @@ inline void draw_tensor_parallel(std::mt19937& random, const EngineRules& engine
   drawn.model.num_attention_heads *= s.tensor_parallel;
   drawn.model.num_key_value_heads *= s.tensor_parallel;
   s.pack_length *= s.tensor_parallel;
+}
+
+// Scores as tensors want samples of one length, of which a rank has all tokens.
+inline void draw_attention(std::mt19937& random, const EngineRules& engine, Case& drawn) {
+  Strategy& s = drawn.strategy;
+  const bool may_be = engine.has_unfused_attention && !drawn.model.has_mla() &&
+                      drawn.model.sliding_window == 0 && s.context_parallel == 1 &&
+                      s.sequence_parallel == 1;
+  s.fuses_attention = !may_be || random() % 2 == 0;
+  if (s.fuses_attention) return;
+  s.sample_length = s.pack_length >> random() % 3;
+  drawn.model.has_attention_dropout = random() % 2 == 0;
 }
 
 // A recipe of fp8, and exchanges in pieces.
@@ -157,6 +171,7 @@ inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& 
       s.ranks / 2 % s.context_parallel == 0 && random() % 2 == 0)
     s.shard_ranks = s.ranks / 2;
   draw_tensor_parallel(random, engine, drawn);
+  draw_attention(random, engine, drawn);
   s.zero = engine.least_zero + up_to(engine.most_zero - engine.least_zero + 1) - 1;
   if (s.zero < 3) s.compute_dtype = DType::bf16;
   s.has_fp8_products = engine.has_fp8_products &&
@@ -181,10 +196,10 @@ inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& 
 }
 
 // As many micro-steps and ranks as stages need.
-inline void draw_pipeline(std::mt19937& random, Case& drawn) {
+inline void draw_pipeline(std::mt19937& random, const EngineRules& engine, Case& drawn) {
   const auto up_to = [&](std::int64_t n) { return static_cast<std::int64_t>(random() % n) + 1; };
   Strategy& s = drawn.strategy;
-  const std::int64_t chunks = up_to(3);
+  const std::int64_t chunks = engine.interleaves_chunks ? up_to(3) : 1;
   s.pipeline_parallel = 1 + up_to(3);
   s.virtual_stages = chunks;
   drawn.model.num_hidden_layers = s.pipeline_parallel * chunks + up_to(4) - 1;
@@ -205,7 +220,7 @@ void for_each_pipeline(int n, Visit visit) {
     for (const Family& family : families())
       for (int i = 0; i < n && engine.has_pipelines; ++i) {
         Case drawn = draw(random, engine, family);
-        draw_pipeline(random, drawn);
+        draw_pipeline(random, engine, drawn);
         visit(drawn);
       }
 }

@@ -1,0 +1,73 @@
+#include "planner/validate/row_recompute.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace xt {
+namespace {
+
+// Per-op recompute of torchtitan, by how rows begin to tell it.
+constexpr std::string_view dropped_by_op = "norms+activations+every_second_product";
+constexpr std::array<std::string_view, 2> per_op_details = {"per-op selective checkpointing",
+                                                            "per operator:"};
+
+bool recomputes_by_op(const PublishedRow& row) {
+  return row.recompute == PublishedRecompute::selective &&
+         std::ranges::any_of(per_op_details, [&](std::string_view begin) {
+           return row.recompute_detail->starts_with(begin);
+         });
+}
+
+// Products and attention are kept, and all else is computed again.
+constexpr std::array<std::string_view, 2> products_kept_details = {
+    "default policy of the graph trainer", "minimal_flash policy"};
+
+// Ops that other rows name.
+struct OpsOfDetail {
+  std::string_view detail;
+  std::string_view ops;
+};
+
+// Source: Megatron-LM, core/transformer/transformer_config.py, recompute_modules; for
+// Megatron-Kwai, Yuan et al. 2024, "Accelerating the Training of Large Language Models using
+// Efficient Activation Rematerialization and Optimal Hybrid Parallelism", USENIX ATC
+constexpr std::array<OpsOfDetail, 8> ops_of_details = {{
+    {"core_attn", "attention"},
+    {"mlp", "ffn"},
+    {"mlp, core_attn", "ffn+attention"},
+    {"moe, layernorm", "ffn+layer_norms"},
+    {"moe_act, layernorm", "activations+layer_norms"},
+    {"layernorm, moe_act", "activations+layer_norms"},
+    {"layernorm, moe activation", "activations+layer_norms"},
+    {"norms and the activation function of the MLP are recomputed", "activations+layer_norms"},
+}};
+
+}  // namespace
+
+std::optional<std::string_view> dropped_ops(const PublishedRow& row) {
+  if (recomputes_by_op(row)) return dropped_by_op;
+  if (row.recompute != PublishedRecompute::selective) return std::nullopt;
+  if (std::ranges::any_of(products_kept_details, [&](std::string_view begin) {
+        return row.recompute_detail->starts_with(begin);
+      }))
+    return "norms+activations";
+  const auto found = std::ranges::find(ops_of_details, *row.recompute_detail, &OpsOfDetail::detail);
+  return found == ops_of_details.end() ? std::nullopt : std::optional(found->ops);
+}
+
+std::optional<std::string> recompute_of(const PublishedRow& row) {
+  if (dropped_ops(row)) return "all";
+  if (row.recompute == PublishedRecompute::none) return "none";
+  if (row.recompute == PublishedRecompute::full) return "all";
+  const std::string_view detail = *row.recompute_detail;
+  if (detail == "full recomputation of every second layer")
+    return std::to_string(row.model.num_hidden_layers / 2);
+  constexpr std::string_view some = "full recomputation of ";
+  const std::string all = fmt::format(" of {} layers", row.model.num_hidden_layers);
+  if (!detail.starts_with(some) || !detail.ends_with(all)) return std::nullopt;
+  return std::string(detail.substr(some.size(), detail.size() - some.size() - all.size()));
+}
+
+}  // namespace xt

@@ -1,0 +1,68 @@
+// Recompute of some modules of a layer: what is no longer kept, and what runs again.
+//
+// Source: Megatron-LM, core/transformer/transformer_config.py, recompute_modules
+
+#include <gtest/gtest.h>
+
+#include "costmodel/ir/memory.h"
+#include "planner/estimate/estimate.h"
+#include "tests/planner/plans.h"
+
+namespace xt {
+namespace {
+
+// Llama 3.1 8B.
+constexpr std::int64_t layers = 32, h = 4096, ffn = 14336, s = 4096;
+
+Estimate estimate_of(const std::string& ops) {
+  return estimate(test::plan_of({{"model", "llama3_1_8b"},
+                                 {"machine", "h100_sxm"},
+                                 {"engine", "megatron"},
+                                 {"recompute", ops.empty() ? "none" : "all"},
+                                 {"recompute_ops", ops.empty() ? "all" : ops},
+                                 {"pack_length", std::to_string(s)}}));
+}
+
+std::int64_t kept(const Estimate& answer) {
+  const MemoryPeak peak = memory_peak_in(answer.schedule, assumed_bindings(answer.schedule),
+                                         Space::device, Phase::loss);
+  return peak.by_category[static_cast<std::size_t>(MemoryCategory::saved_activations)].value;
+}
+
+std::int64_t dropped(const std::string& ops) {
+  return kept(estimate_of("")) - kept(estimate_of(ops));
+}
+
+int runs_again(const Estimate& answer, Kernel kernel) {
+  int found = 0;
+  for (const Op& op : answer.schedule.ops)
+    found += op.origin.phase == Phase::recompute && op.origin.layer == 0 &&
+                     answer.schedule.work(op).kernel == kernel
+                 ? 1
+                 : 0;
+  return found;
+}
+
+TEST(RecomputeModules, LayerNormsDropTheirTwoOutputsAndMoments) {
+  EXPECT_EQ(dropped("layer_norms"), layers * 2 * s * (2 * h + 4));
+  const Estimate answer = estimate_of("layer_norms");
+  EXPECT_EQ(runs_again(answer, Kernel::rms_norm), 2);
+  EXPECT_EQ(runs_again(answer, Kernel::matmul), 0);
+}
+
+TEST(RecomputeModules, TheActivationFunctionDropsTheInputOfTheLastProduct) {
+  EXPECT_EQ(dropped("activations"), layers * s * 2 * ffn);
+  EXPECT_EQ(runs_again(estimate_of("activations"), Kernel::swiglu), 1);
+}
+
+// Inputs and outputs of the activation function go; the ffn's input, which its norm wrote, stays.
+TEST(RecomputeModules, AnFfnRunsAgainAsAWhole) {
+  EXPECT_EQ(dropped("ffn"), layers * s * 2 * 3 * ffn);
+  const Estimate answer = estimate_of("ffn");
+  EXPECT_EQ(runs_again(answer, Kernel::matmul), 2);
+  EXPECT_EQ(runs_again(answer, Kernel::rms_norm), 0);
+  EXPECT_EQ(runs_again(answer, Kernel::attention), 0);
+}
+
+}  // namespace
+}  // namespace xt

@@ -79,6 +79,7 @@ constexpr EngineRules torchtitan() {
   rules.splits_tensors = true;
   rules.replicates = true;
   rules.has_pipelines = true;  // torchtitan, parallelisms/pipeline_llama.py
+  rules.interleaves_chunks = true;
   rules.sums_from_zero = true;
   rules.loss = LossKind::fp32_whole;
   rules.reduce_dtype = DType::fp32;

@@ -35,7 +35,7 @@ constexpr std::array<Family, 14> rows = {{
      .summary = "as llama with LayerNorm and squared ReLU between two products",
      .has_layer_norm = true},
     {.model_type = "mpt",
-     .summary = "GPT style: LayerNorm, GELU, learned positions or ALiBi, no biases",
+     .summary = "GPT style: LayerNorm, GELU, learned positions or ALiBi, with and without biases",
      .has_layer_norm = true,
      .is_gpt = true},
     {.model_type = "gpt2",
@@ -225,7 +225,7 @@ void ModelConfig::check_mpt(Reader& reader) {
   if (a.hidden_size % a.num_attention_heads != 0)
     reader.problem("n_heads", fmt::format("d_model {} is not divisible by {} heads", a.hidden_size,
                                           a.num_attention_heads));
-  refuse("no_bias", !no_bias_.value_or(false), "biases of products and norms");
+  a.has_qkv_bias = a.has_bias_everywhere = a.has_norm_bias = !no_bias_.value_or(false);
   refuse("emb_pdrop", embedding_dropout_.value_or(0) > 0, "dropout of the embedding");
   refuse("resid_pdrop", residual_dropout_.value_or(0) > 0, "dropout of what layers add");
   refuse("attn_config.qk_ln", attention.qk_ln.value_or(false), "norms of query and key");

@@ -176,7 +176,7 @@ void ModelConfig::describe_mpt(Archive& archive) {
   archive.field("expansion_ratio", expansion_ratio_, "Ffn width over that of the model")
       .at_least(1);
   archive.field("attn_config", mpt_attention_, "Attention");
-  archive.field("no_bias", no_bias_, "Products and norms without biases");
+  archive.field("no_bias", no_bias_, "true: products and norms have no biases (default false)");
   archive.field("learned_pos_emb", learned_pos_emb_, "A learned vector for every position");
   archive.field("emb_pdrop", embedding_dropout_, "Dropout of the embedding");
   archive.field("resid_pdrop", residual_dropout_, "Dropout of what layers add");

@@ -83,7 +83,10 @@ void add_latent_attention(Config& config, const PublishedModel& model) {
       .number("v_head_dim", model.v_head_dim);
 }
 
-// MPT's names; all of a row's sequences have learned positions.
+// MPT's names; all of a row's sequences have learned positions. Biases are there unless somebody
+// asks for none, and the parameters that LLM-Foundry prints count them.
+//
+// Source: llm-foundry, models/mpt/configuration_mpt.py
 ModelConfig mpt_config(const PublishedModel& model, std::int64_t positions) {
   Config config("mpt");
   config.number("vocab_size", model.vocab_size)
@@ -92,7 +95,7 @@ ModelConfig mpt_config(const PublishedModel& model, std::int64_t positions) {
       .number("n_heads", model.num_attention_heads)
       .number("expansion_ratio", model.intermediate_size / model.hidden_size)
       .number("max_seq_len", positions)
-      .truth("no_bias", true);
+      .truth("no_bias", false);
   return read<ModelConfig>(config.document("model of the row"));
 }
 

@@ -106,9 +106,8 @@ TEST(BadInput, WhatMptCanHaveAndIsNotModelledIsRefusedByName) {
                   "2:82: error: n_embd 66 is not divisible by 4 heads",
                   "3:18: error: not supported: dropout of the embedding alone, or of all but it",
                   "3:44: error: not supported: activation `relu`"));
-  EXPECT_THAT(model_problems("mpt_biases.json"),
+  EXPECT_THAT(model_problems("mpt_attention.json"),
               testing::UnorderedElementsAre(
-                  "3:14: error: not supported: biases of products and norms",
                   "3:46: error: not supported: norms of query and key",
                   "3:65: error: not supported: keys and values that heads share"));
 }

@@ -48,22 +48,26 @@ def accept_search():
     return result
 
 
+def renew_readme(begin, end, lines):
+    readme = ROOT / "README.md"
+    before, _, rest = readme.read_text().partition(begin)
+    readme.write_text(before + begin + "\n".join(lines) + "\n" + end + rest.partition(end)[2])
+    print("\n".join(lines))
+
+
 def accept_published():
     """Every row of tests/published priced and scored; nothing is fitted to a row. Renews README's table."""
     result = published.summary(BUILD / "planner/cli/xt-plan")
-    rows = "\n".join(published.readme_rows(result))
-    print(rows)
-    readme = ROOT / "README.md"
-    before, _, rest = readme.read_text().partition(published.BEGIN)
-    readme.write_text(before + published.BEGIN + published.HEADER + rows + "\n" + published.END
-                      + rest.partition(published.END)[2])
+    renew_readme(published.BEGIN, published.END,
+                 [published.HEADER + "\n".join(published.readme_rows(result)), "", *published.readme_facts(result)])
     return result
 
 
 def accept_techniques():
-    """Every pair of tests/published/techniques.json, with one technique and without."""
+    """Every pair of tests/published/techniques.json, with one technique and without. Renews README's lines."""
     result = techniques.summary(BUILD / "planner/cli/xt-plan")
     print("\n".join(techniques.lines(result)))
+    renew_readme(techniques.BEGIN, techniques.END, techniques.readme_lines(result))
     return result
 
 

@@ -250,6 +250,7 @@ constexpr EngineRules mindspeed() {
   rules.name = "mindspeed";
   rules.summary = "MindSpeed: Megatron-LM on Ascend, gradients added by passes of their own";
   rules.has_fp8_products = rules.has_transformer_engine = false;
+  rules.pairs_micro_steps = rules.has_unfused_attention = false;
   rules.accumulates_in_products = false;
   return rules;
 }

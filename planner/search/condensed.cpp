@@ -5,6 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include "planner/lower/engine.h"
+
 namespace xt {
 namespace {
 
@@ -147,7 +149,9 @@ std::vector<std::int64_t> Condensed::copies() const {
 
 bool is_condensable(const Strategy& strategy) {
   const bool sums_norms = strategy.tensor_parallel > 1 && strategy.tensor_sequence_parallel;
-  return strategy.optimizer == Optimizer::adamw && !sums_norms && strategy.pipeline_parallel == 1;
+  const EngineRules& rules = *engine_named(strategy.engine);
+  return strategy.optimizer == Optimizer::adamw && !sums_norms && strategy.pipeline_parallel == 1 &&
+         !strategy.expert_parallel_overlap && !rules.reduces_at_end && !rules.adds_after_backward;
 }
 
 Condensed condensed(const OpGraph& graph, const Strategy& strategy) {

@@ -32,7 +32,8 @@ struct Condensed {
 };
 
 /// Whether a step of `strategy` does nothing that depends on all layers at once, as batches of
-/// Muon, one all-reduce of all norms, and stages of a pipeline do.
+/// Muon, one all-reduce of all norms, buckets of all gradients and stages of a pipeline do, and
+/// goes through layers in one direction at a time, as pairs of micro-steps do not.
 bool is_condensable(const Strategy& strategy);
 
 /// The step of `graph` and `strategy` without the middle of its runs.

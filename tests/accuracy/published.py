@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import statistics
 import subprocess
 
 ROWS = pathlib.Path(__file__).resolve().parents[1] / "published"
@@ -23,7 +24,7 @@ def summary(xt_plan):
     done = subprocess.run([xt_plan, "validate", ROWS / "published.json", "--json"], text=True, capture_output=True,
                           check=True)
     told = json.loads(done.stdout)
-    return rounded({key: told[key] for key in ("total", "strata", "sources", "unsupported", "oom")})
+    return rounded({key: told[key] for key in ("total", "strata", "sources", "unsupported", "oom", "layouts", "printed_flops")})
 
 
 def is_like(now, before):
@@ -59,3 +60,22 @@ def readme_rows(result):
                      f"{percent(of['left_out_time']['median_abs_error'])} | {memory['rows'] or ''} | "
                      f"{percent(memory['median_abs_error'])} |")
     return lines
+
+
+def readme_facts(result):
+    """Lines below that table: what is priced, who fits, and how good a choice is that believes predictions."""
+    total, oom, layouts = result["total"], result["oom"], result["layouts"]
+    regrets = [of["regret"] for of in layouts]
+    correlations = [of["rank_correlation"] for of in layouts if of["rank_correlation"] is not None]
+    printed = result["printed_flops"]
+    return [
+        f"- {total['rows'] - total['unsupported']} of {total['rows']} rows are priced; each of the others has a listed reason.",
+        f"- Of {oom['called'] + oom['missed']} runs that went out of memory {oom['called']} are called; so are {oom['false']} of "
+        f"{oom['fitting']} that ran.",
+        f"- {len(layouts)} models were measured in several layouts by one source. The layout that is predicted to be fastest is "
+        f"{percent(statistics.median(regrets))} slower",
+        f"  than the fastest in the median and {percent(max(regrets))} at most; the median rank correlation is "
+        f"{statistics.median(correlations):.2f}.",
+        f"- {printed['rows'] - len(printed['inconsistent'])} of {printed['rows']} printed rates are within 1 % of the row's own tokens "
+        "times flops as its source counts them.",
+    ]

@@ -9,6 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 TABLE = ROOT / "tests/published/techniques.json"
 KINDS = {"allocated": "allocated", "reserved": "reserved_p50", "device": "p50"}
 GIB = 2**30
+BEGIN, END = "<!-- techniques -->\n", "<!-- end of techniques -->\n"
 
 
 def estimate(program, flags):
@@ -67,3 +68,11 @@ def lines(result):
     yield (f"{result['memory_within']} of {result['memory_rows']} savings within 15 % or 0.5 GiB, median error "
            f"{result['memory_median_error']:.0%}; rates off by {result['rate_median_points']} points in the median of "
            f"{result['rate_rows']}; {result['not_priced']} techniques not priced")
+
+
+def readme_lines(result):
+    """What README says of them."""
+    return [f"- One technique on and off, {len(result['rows'])} pairs of published runs: {result['memory_within']} of "
+            f"{result['memory_rows']} savings are within 15 % or 0.5 GiB,",
+            f"  {result['memory_median_error']:.0%} off in the median; changes of speed are {result['rate_median_points']:.0f} points off in "
+            f"the median. {result['not_priced']} techniques are not priced.".replace("%", " %")]

@@ -360,8 +360,7 @@ TEST(RowPlan, WhatNoPlanHasIsNamed) {
   EXPECT_EQ(reason([](auto& row) { row.parallel.pp = 2; }), "pipeline parallelism");
   EXPECT_EQ(reason([](auto& row) { row.parallel.cp = 2; }), "context parallelism");
   EXPECT_EQ(reason([](auto& row) { row.parallel.zero = 1; }), "stage of ZeRO");
-  EXPECT_EQ(reason([](auto& row) { row.framework_family = "megatron_fsdp"; }),
-            "engine megatron_fsdp");
+  EXPECT_EQ(reason([](auto& row) { row.framework_family = "jax"; }), "engine jax");
   EXPECT_EQ(reason([](auto& row) { row.machine = "a100_80g_pcie"; }), "machine a100_80g_pcie");
   EXPECT_EQ(reason([](auto& row) {
               row.model.q_lora_rank = row.model.kv_lora_rank = 16, row.model.sliding_window = 128;

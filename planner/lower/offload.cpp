@@ -16,6 +16,17 @@
 #include "planner/lower/lowering.h"
 
 namespace xt {
+namespace {
+
+// Whether a layer needs its input after its forward pass.
+bool reads_input_again(const PreparedBlock& block, bool is_recomputed) {
+  if (block.is_saved[static_cast<std::size_t>(block.input)]) return true;
+  return is_recomputed && std::ranges::any_of(block.forward, [&](const PreparedOp& op) {
+           return op.is_recomputed && std::ranges::count(op.graph->inputs, block.input) > 0;
+         });
+}
+
+}  // namespace
 
 bool Lowering::offloads(const ChunkLayers& chunk) const {
   return strategy_.offload_share > 0 && strategy_.gradient_accumulation > 1 && !ends_model(chunk) &&
@@ -26,7 +37,8 @@ void Lowering::choose_offloaded(const ChunkLayers& chunk) {
   std::vector<BufferId*> kept;
   for (std::size_t layer = chunk.begin; layer < chunk.end; ++layer) {
     const PreparedBlock& block = *units_[layer + 1].block;
-    if (block.is_saved[static_cast<std::size_t>(block.input)]) kept.push_back(&input(layer, 0));
+    if (reads_input_again(block, is_recomputed(static_cast<std::int16_t>(layer))))
+      kept.push_back(&input(layer, 0));
     Values& values = kept_[layer].front();
     for (std::size_t v = 0; v < values.size(); ++v)
       if (values[v] != no_buffer && block.is_saved[v] &&

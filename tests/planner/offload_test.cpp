@@ -3,11 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "costmodel/diagnostics/diagnostic.h"
 #include "costmodel/ir/chunk_copies.h"
 #include "costmodel/sim/pipeline.h"
 #include "planner/estimate/estimate.h"
 #include "planner/lower/pipeline.h"
+#include "planner/validate/row_plan.h"
 #include "tests/planner/plans.h"
 
 namespace xt {
@@ -130,6 +133,40 @@ TEST(Offload, WhoCannotOffloadSaysSo) {
             "a single micro-step needs at once what it has just kept");
   EXPECT_EQ(problem_of({{"model", "qwen3_30b_a3b"}}),
             "not supported: as many rows of experts as the router decides on");
+}
+
+std::vector<PublishedRow> rows_of_kwai() {
+  const std::vector<std::filesystem::path> paths = {std::filesystem::path(XT_DATA_ROOT) / "tests" /
+                                                    "published" / "published.json"};
+  std::vector<PublishedRow> rows = read_published(paths);
+  std::erase_if(rows, [](const PublishedRow& row) { return !row.id.starts_with("kwai"); });
+  return rows;
+}
+
+TEST(Offload, PublishedSharesAreWhatChunksOffload) {
+  std::vector<PublishedRow> rows = rows_of_kwai();
+  const Profiles profiles = profiles_of(rows, Catalogue{XT_DATA_ROOT});
+  const auto row = std::ranges::find(rows, "kwai-atc24-275cd582", &PublishedRow::id);
+  ASSERT_NE(row, rows.end());
+  const RowPlan plan = plan_of(*row, profiles);
+  EXPECT_DOUBLE_EQ(plan.plan.value().strategy.offload_share, 0.63);
+  row->offload = "activations, share 0.630 of the optimizer";
+  EXPECT_EQ(plan_of(*row, profiles).reason, "offload of other than inputs of layers");
+}
+
+// The search of the source takes the memory that its devices have.
+TEST(Offload, PublishedStepsThatOffloadFillTheirDevicesButFit) {
+  const std::vector<PublishedRow> rows = rows_of_kwai();
+  const Profiles profiles = profiles_of(rows, Catalogue{XT_DATA_ROOT});
+  int n = 0;
+  for (const PublishedRow& row : rows) {
+    if (!row.offload) continue;
+    const Estimate answer = estimate(plan_of(row, profiles).plan.value());
+    EXPECT_GT(answer.timeline.device_memory.peak, Bytes(std::int64_t{57} << 30)) << row.id;
+    EXPECT_LT(answer.timeline.device_memory.peak, Bytes(std::int64_t{65} << 30)) << row.id;
+    ++n;
+  }
+  EXPECT_EQ(n, 25);
 }
 
 }  // namespace

@@ -373,16 +373,6 @@ TEST(RowPlan, WhatNoPlanHasIsNamed) {
             "offload of other than inputs of layers");
 }
 
-TEST(RowPlan, AShareOfActivationsIsWhatChunksOfAPipelineOffload) {
-  const Strategy s = plan_of_row(row_named("kwai-atc24-275cd582")).strategy;
-  EXPECT_DOUBLE_EQ(s.offload_share, 0.63);
-  EXPECT_EQ(s.swap_layers, 0);
-  PublishedRow row = row_named("kwai-atc24-275cd582");
-  row.offload = "activations, share 0.630 of the optimizer";
-  EXPECT_EQ(plan_of(row, profiles_of({row}, Catalogue{XT_DATA_ROOT})).reason,
-            "offload of other than inputs of layers");
-}
-
 TEST(RowPlan, WhatTheChecksOfAPlanRefuseIsToldInTheirWords) {
   PublishedRow row = xtuner_row();
   row.model.num_key_value_heads = 7;

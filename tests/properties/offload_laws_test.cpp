@@ -32,7 +32,7 @@ Bytes peak_of(const PipelineSchedule& pipeline, std::size_t place, Space space) 
       .peak;
 }
 
-// Bytes of `kernel` in a section, by dtype's own width.
+// Bytes that ops of `kernel` copy in a section.
 Bytes copied(const Schedule& schedule, const Section& section, Kernel kernel) {
   Bytes sum;
   for (std::size_t i = at(section.begin); i < at(section.end); ++i) {
@@ -70,9 +70,9 @@ TEST(OffloadLaws, AShareOfTheBytesLeavesAndAsManyComeBack) {
   });
 }
 
-// What is off the device is on the host: the largest tensor that is there in part is there twice
-// when it leaves and when it comes back.
-TEST(OffloadLaws, TheDeviceNeverHoldsMoreThanWithoutIt) {
+// A tensor that leaves in part is there twice while it is split and while it is joined, and one may
+// be split while another one is joined.
+TEST(OffloadLaws, TheDeviceHoldsNoMoreThanWithoutItButForTensorsThatLeaveInPart) {
   for_each_offload([](const Case& drawn, const Case& without) {
     const PipelineSchedule some = drawn.pipeline(), none = without.pipeline();
     for (std::size_t place = 0; place < some.stages.size(); ++place) {
@@ -81,7 +81,8 @@ TEST(OffloadLaws, TheDeviceNeverHoldsMoreThanWithoutIt) {
       for (const Buffer& buffer : schedule.buffers)
         if (buffer.kind == BufferKind::transient && buffer.space == Space::device)
           largest = std::max(largest, buffer.bytes(assumed_bindings(schedule)));
-      EXPECT_LE(peak_of(some, place, Space::device), peak_of(none, place, Space::device) + largest)
+      EXPECT_LE(peak_of(some, place, Space::device),
+                peak_of(none, place, Space::device) + largest + largest)
           << drawn.text();
       EXPECT_EQ(peak_of(none, place, Space::host), Bytes(0));
     }

@@ -1,6 +1,9 @@
 #include "costmodel/ir/pipeline.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "costmodel/ir/chunk_copies.h"
 
 namespace xt {
 namespace {
@@ -99,15 +102,32 @@ std::vector<std::int32_t> section_runs(const Stage& stage, std::span<const Chunk
                                        std::int32_t micro_batches) {
   std::vector<std::int32_t> runs(stage.schedule.sections.size(), 0);
   runs.front() = runs.back() = 1;
-  for (const ChunkRun& run : order) ++runs[section_of(stage, run, micro_batches)];
+  for (const ChunkRun& run : order) {
+    const std::uint32_t section = section_of(stage, run, micro_batches);
+    ++runs[section];
+    if (!stage.chunks[static_cast<std::size_t>(run.chunk)].offloads) continue;
+    ++runs[run.is_backward ? section_in(section) : section_out(section)];
+  }
   return runs;
 }
 
 MemoryPeak stage_peak(const Stage& stage, std::span<const ChunkRun> order,
                       std::int32_t micro_batches, const Bindings& bindings, Space space) {
   Walk walk(stage.schedule, bindings, space);
+  const auto section = [&](const ChunkRun& run) { return section_of(stage, run, micro_batches); };
+  const std::vector<PassCopies> copies = copies_of(stage, order);
+  std::vector<ChunkRun> leaving;
+  const auto leave = [&] {
+    for (const ChunkRun& run : std::exchange(leaving, {})) walk.run(section_out(section(run)));
+  };
   walk.run(0);
-  for (const ChunkRun& run : order) walk.run(section_of(stage, run, micro_batches));
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (copies[i].waits) leave();
+    leaving.insert(leaving.end(), copies[i].out.begin(), copies[i].out.end());
+    if (copies[i].in_follows_out) leave();
+    if (copies[i].in) walk.run(section_in(section(*copies[i].in)));
+    walk.run(section(order[i]));
+  }
   walk.run(stage.schedule.sections.size() - 1);
   return walk.peak();
 }

@@ -21,6 +21,7 @@ struct ChunkSections {
   std::uint32_t forward = 0;
   std::uint32_t backward = 0;
   std::uint32_t last_backward = 0;  ///< reduces gradients
+  bool offloads = false;            ///< has sections of copies around, see chunk_copies.h
 
   auto operator<=>(const ChunkSections&) const = default;
 };
@@ -66,7 +67,8 @@ std::vector<std::int32_t> section_runs(const Stage& stage, std::span<const Chunk
                                        std::int32_t micro_batches);
 
 /// The peak of a stage that runs `order`: a prefix sum over the chunks in that order, of what each
-/// leaves or takes away, and within a chunk over its ops.
+/// leaves or takes away, and within a chunk over its ops. What is copied out of the device is gone
+/// when the copy has been waited for, and what comes back is there when its copy begins.
 ///
 /// Assumes: what a chunk sends is gone when the chunk has ended
 MemoryPeak stage_peak(const Stage& stage, std::span<const ChunkRun> order,

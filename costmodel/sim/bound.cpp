@@ -30,6 +30,7 @@ Duration section_bound(const Schedule& schedule, const Section& section, const P
   for (std::size_t i = at(section.begin); i < at(section.end); ++i) {
     const Op& op = schedule.ops[i];
     const bool is_behind = op.lane == Lane::all_gather || op.lane == Lane::reduce_scatter ||
+                           op.lane == Lane::swap_out || op.lane == Lane::swap_in ||
                            i + 1 == at(section.end);  // the wait for all of it
     if (of == BoundOf::handing_over && is_behind) continue;
     const Parts& part = parts[at(op.work)];

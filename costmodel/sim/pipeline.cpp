@@ -7,6 +7,7 @@
 
 #include "costmodel/cost/demand.h"
 #include "costmodel/diagnostics/check.h"
+#include "costmodel/ir/chunk_copies.h"
 
 namespace xt {
 namespace {
@@ -31,10 +32,13 @@ class PipelineRun {
         next_(n_stages_, 0),
         free_(n_stages_),
         background_(n_stages_),
+        copied_(n_stages_),
         links_{std::vector<Instant>(n_stages_), std::vector<Instant>(n_stages_)} {
     n_parts_ = n_stages_ * pipeline.stage(0).chunks.size();
     const std::size_t n = n_parts_ * static_cast<std::size_t>(pipeline.micro_batches);
     for (auto& arrivals : arrivals_) arrivals.resize(n);
+    for (std::size_t place = 0; place < n_stages_; ++place)
+      copies_.push_back(copies_of(pipeline.stage(place), pipeline.orders[place]));
   }
 
   PipelineTimeline run() {
@@ -83,6 +87,20 @@ class PipelineRun {
     return run.is_backward ? part + 1 == n_parts_ : part == 0;
   }
 
+  std::uint32_t section(std::size_t place, const ChunkRun& run) const {
+    return section_of(pipeline_.stage(place), run, pipeline_.micro_batches);
+  }
+  const SectionTime& times(std::size_t place, std::uint32_t section) const {
+    return times_.sections[pipeline_.stages[place]][section];
+  }
+  Duration time_of(std::size_t place, const PassCopies& copies) const {
+    Duration out{}, in{};
+    for (const ChunkRun& run : copies.out)
+      out += times(place, section_out(section(place, run))).drained;
+    if (copies.in) in = times(place, section_in(section(place, *copies.in))).drained;
+    return copies.in_follows_out ? out + in : std::max(out, in);
+  }
+
   // Runs the next chunk of `place` if what it needs is known to arrive; the place that it wakes.
   std::optional<std::size_t> step(std::size_t place) {
     if (next_[place] == pipeline_.orders[place].size()) return std::nullopt;
@@ -94,9 +112,12 @@ class PipelineRun {
       if (!arrived) return std::nullopt;
       start = std::max(start, *arrived);
     }
-    ++next_[place];
-    const std::uint32_t section = section_of(pipeline_.stage(place), run, pipeline_.micro_batches);
-    const SectionTime& time = times_.sections[pipeline_.stages[place]][section];
+    const PassCopies& copies = copies_[place][next_[place]++];
+    if (copies.waits) {
+      start = std::max(start, copied_[place]);
+      copied_[place] = start + time_of(place, copies);
+    }
+    const SectionTime& time = times(place, section(place, run));
     free_[place] = start + time.computed;
     if (time.in_background > Duration{})
       background_[place] = std::max(start + time.drained, background_[place] + time.in_background);
@@ -121,8 +142,10 @@ class PipelineRun {
   std::size_t n_parts_ = 0;
   std::vector<std::size_t> next_;
   std::vector<Instant> free_;
-  std::vector<Instant> background_;            // when gathers and reductions are done
-  std::array<std::vector<Instant>, 2> links_;  // forward and back, by sender
+  std::vector<std::vector<PassCopies>> copies_;  // by place and pass
+  std::vector<Instant> background_;              // when gathers and reductions are done
+  std::vector<Instant> copied_;                  // when copies between host and device are done
+  std::array<std::vector<Instant>, 2> links_;    // forward and back, by sender
   std::array<std::vector<std::optional<Instant>>, 2> arrivals_;  // by micro-batch and part
   PipelineTimeline timeline_;
 };
@@ -138,10 +161,11 @@ std::vector<SectionTime> section_times(const Schedule& schedule, const Timeline&
     for (std::size_t i = at(section.begin); i < at(section.end); ++i) {
       const Event& event = timeline.events[i];
       const Lane lane = schedule.op(event.op).lane;
+      const bool is_swap = lane == Lane::swap_out || lane == Lane::swap_in;
       time.drained = std::max(time.drained, event.end - start);
       if (lane == Lane::all_gather || lane == Lane::reduce_scatter) {
         time.in_background += event.end - event.start;
-      } else if (i + 1 < at(section.end)) {  // the last op waits for all lanes
+      } else if (!is_swap && i + 1 < at(section.end)) {  // the last op waits for all lanes
         time.computed = std::max(time.computed, event.end - start);
       }
     }

@@ -13,9 +13,9 @@ namespace xt {
 
 /// How long a section takes on its own.
 struct SectionTime {
-  Duration computed{};       ///< until it hands over: all but gathers and reductions has ended
+  Duration computed{};       ///< until it hands over: all but gathers, reductions and swaps
   Duration drained{};        ///< until those have ended, too
-  Duration in_background{};  ///< while they run
+  Duration in_background{};  ///< while gathers and reductions run
 
   bool operator==(const SectionTime&) const = default;
 };
@@ -58,11 +58,11 @@ std::vector<Duration> transfer_times(const PipelineSchedule& pipeline, const Pro
 /// A chunk starts when its stage has computed the one before it and what it needs has arrived.
 /// Gathers and reductions that are not done when a chunk hands over go on beside the next ones. A
 /// transfer starts when its chunk has been computed and the one before it on its link has arrived.
+/// Copies of what chunks keep begin with a pass, both ways at once, and a later one waits for them.
 ///
-/// Assumes: transfers, and what is left of gathers and reductions, take nothing from chunks that
-/// run
-///          beside them, nor from transfers the other way. Megatron's transfers block both stages
-///          unless chunks are interleaved
+/// Assumes: transfers, copies, and what is left of gathers and reductions, take nothing from chunks
+///          that run beside them, nor from what goes the other way. Megatron's transfers block both
+///          stages unless chunks are interleaved
 PipelineTimeline simulate(const PipelineSchedule& pipeline, const PipelineTimes& times);
 
 }  // namespace xt

@@ -20,6 +20,7 @@ Json strategy_json(const Plan& plan) {
        {"tensor_sequence_parallel", s.tensor_sequence_parallel},
        {"pipeline_parallel", s.pipeline_parallel},
        {"virtual_stages", s.virtual_stages},
+       {"offload_share", s.offload_share},
        {"zero", s.zero},
        {"shard_ranks", s.shard_ranks == 0 ? s.ranks : s.shard_ranks},
        {"reshard_after_forward", s.reshards_layers},

@@ -118,6 +118,18 @@ class Mean {
   std::vector<std::vector<StepAccount>> sections_;  // by distinct stage
 };
 
+// Of the stage that has most there.
+MemoryPeak host_peak(const PipelineSchedule& pipeline, Simulation& simulation) {
+  MemoryPeak highest;
+  for (std::size_t place = 0; place < pipeline.stages.size(); ++place) {
+    const MemoryPeak peak =
+        stage_peak(pipeline.stage(place), pipeline.orders[place], pipeline.micro_batches,
+                   simulation.run(pipeline.stages[place]).bindings, Space::host);
+    if (place == 0 || peak.peak > highest.peak) highest = peak;
+  }
+  return highest;
+}
+
 // Takes over what `estimate` shows of the stage at `place`, whose peak is `peak`.
 void show(Estimate& estimate, const Plan& plan, PipelineSchedule& pipeline, Simulation& simulation,
           const MemoryPeak& peak) {
@@ -125,10 +137,12 @@ void show(Estimate& estimate, const Plan& plan, PipelineSchedule& pipeline, Simu
   Stage& stage = pipeline.distinct[pipeline.stages[place]];
   StageRun& run = simulation.run(pipeline.stages[place]);
   estimate.runs = section_runs(stage, pipeline.orders[place], pipeline.micro_batches);
+  const MemoryPeak on_host = host_peak(pipeline, simulation);
   estimate.device = device_memory(plan.profile, stage.schedule, peak.peak, peak.peak, 1);
   estimate.prices = std::move(run.prices);
   estimate.timeline = std::move(run.timeline);
   estimate.timeline.device_memory = peak;
+  estimate.timeline.host_memory = on_host;
   estimate.schedule = std::move(stage.schedule);
 }
 

@@ -54,6 +54,7 @@ std::string layout_text(const Strategy& s) {
                         s.virtual_stages == 1
                             ? ""
                             : fmt::format(" interleaved by virtual_stages {}", s.virtual_stages));
+  if (s.offload_share > 0) text += fmt::format(", offload_share {}", s.offload_share);
   if (s.zero < 3) text += fmt::format(", zero {}", s.zero);
   if (s.replicas() > 1)
     text += fmt::format(", {} replicas of {} shards", s.replicas(), s.shard_ranks);

@@ -70,16 +70,23 @@ std::uint32_t Lowering::chunk_forward(const ChunkLayers& chunk) {
   for (std::size_t layer = chunk.begin; layer < chunk.end; ++layer)
     layer_forward(static_cast<std::int16_t>(layer));
   gather_next(chunk);
-  return end_chunk(Phase::forward);
+  if (!offloads(chunk)) return end_chunk(Phase::forward);
+  choose_offloaded(chunk);
+  split_offloaded();
+  const std::uint32_t section = end_chunk(Phase::forward);
+  copy_chunk_out();
+  return section;
 }
 
 // The loss computes gradients at once; it belongs to the backward pass, as that follows at once.
 std::uint32_t Lowering::chunk_backward(const ChunkLayers& chunk) {
+  if (offloads(chunk)) copy_chunk_in();
   if (ends_model(chunk)) {
     loss(false);
   } else {
     micro_batches_.front().gradient = received(Phase::backward);
   }
+  join_offloaded();
   for (std::size_t layer = chunk.end; layer-- > chunk.begin;)
     layer_backward(static_cast<std::int16_t>(layer), false);
   if (begins_model(chunk)) embedding_backward(false);
@@ -91,6 +98,7 @@ std::uint32_t Lowering::chunk_backward(const ChunkLayers& chunk) {
 // One micro-batch that is the first, one that is the last; of more, the others are like either.
 ChunkSections Lowering::chunk_sections(const ChunkLayers& chunk) {
   ChunkSections sections;
+  sections.offloads = offloads(chunk);
   const bool has_several = strategy_.gradient_accumulation > 1;
   is_last_ = !has_several;
   sections.first_forward = sections.forward = chunk_forward(chunk);

@@ -156,6 +156,7 @@ constexpr EngineRules megatron() {
   rules.longest_fused_softmax = 16384;  // core/fusions/fused_softmax.py
   rules.has_pipelines = true;           // core/pipeline_parallel/schedules.py
   rules.interleaves_chunks = true;
+  rules.offloads_chunks = true;  // its fork kwai/Megatron-Kwai, core/pipeline_parallel/offload.py
   rules.overlaps_tensor_parallel = true;  // core/tensor_parallel/layers.py, backward of its linear
   rules.has_fp8_products = true;
   rules.has_transformer_engine = true;  // core/extensions/transformer_engine.py
@@ -178,7 +179,7 @@ constexpr EngineRules megatron_fsdp() {
   EngineRules rules = megatron();
   rules.name = "megatron_fsdp";
   rules.summary = "Megatron-LM's own FSDP: layers as in megatron, weights split too";
-  rules.has_pipelines = false;
+  rules.has_pipelines = rules.offloads_chunks = false;
   rules.pairs_micro_steps = false;
   rules.copies_gradients = true;
   rules.keeps_root = true;
@@ -251,6 +252,7 @@ constexpr EngineRules mindspeed() {
   rules.summary = "MindSpeed: Megatron-LM on Ascend, gradients added by passes of their own";
   rules.has_fp8_products = rules.has_transformer_engine = false;
   rules.pairs_micro_steps = rules.has_unfused_attention = false;
+  rules.offloads_chunks = false;
   rules.accumulates_in_products = false;
   return rules;
 }

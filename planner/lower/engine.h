@@ -60,6 +60,7 @@ struct EngineRules {
   bool overlaps_tensor_parallel = false;   ///< see GraphOptions
   bool has_pipelines = false;              ///< stages of layers, see lower/pipeline.h
   bool interleaves_chunks = false;         ///< of a stage, where it has several
+  bool offloads_chunks = false;            ///< keeps some of a chunk on the host: lower/offload.cpp
   bool splits_transfers = false;           ///< tensor parallel ranks send a part each to a stage
   bool reduces_at_end = false;  ///< gradients, when nothing is left to compute: lower/stages.cpp
   std::int64_t least_zero = 3;  ///< the lowest stage of ZeRO, see lower/stages.cpp

@@ -59,6 +59,17 @@ struct PendingSum {
   std::int64_t elements = 0;
 };
 
+/// A tensor that a chunk keeps for its backward pass and has on the host in between, all of it or
+/// its first `moved` elements.
+struct OffloadedTensor {
+  BufferId* kept = nullptr;  ///< where the backward pass finds it
+  std::int64_t elements = 0;
+  std::int64_t moved = 0;
+  BufferId on_host = no_buffer;
+  BufferId rest = no_buffer;      ///< what stays, where it is not all moved
+  BufferId returned = no_buffer;  ///< what came back of it, where it was not all moved
+};
+
 /// Consecutive ops of a block.
 struct BlockPart {
   std::size_t begin = 0, end = 0;
@@ -245,6 +256,17 @@ class Lowering {
   bool ends_model(const ChunkLayers& chunk) const;
   void reduce_shared_embedding();
 
+  // offload.cpp: what a chunk keeps, in host memory between its passes
+  bool offloads(const ChunkLayers& chunk) const;
+  void choose_offloaded(const ChunkLayers& chunk);
+  void choose_offloaded(std::span<BufferId*> kept);
+  void split_offloaded();
+  void copy_chunk_out();
+  void copy_chunk_in();
+  void join_offloaded();
+  OpId copy(Kernel kernel, Phase phase, std::int64_t elements, BufferId from, BufferId to);
+  BufferId part_of(BufferId whole, std::int64_t first, std::int64_t elements);
+
   // block_run.cpp: the ops of a block, for all micro-batches in lock-step
   void run_forward(std::span<const BlockRun> runs, std::span<const OpId> last_waits_for);
   void recompute(std::span<const BlockRun> runs);
@@ -356,6 +378,7 @@ class Lowering {
   std::vector<BufferId> on_host_;          ///< inputs, swapped out
   bool is_first_ = true, is_last_ = true;  ///< of the micro-steps, the one being written
   OpId pending_swap_ = no_op;
+  std::vector<OffloadedTensor> offloaded_;  ///< of the chunk being written
   BufferId hidden_ = no_buffer, d_hidden_ = no_buffer;
   std::vector<BufferId> final_rstd_;  ///< by micro-batch
   BufferId head_weight_ = no_buffer, head_gradient_ = no_buffer;

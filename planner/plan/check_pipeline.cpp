@@ -44,10 +44,31 @@ void check_sharded_stages(const Plan& plan, Request& request) {
                     "leave it out");
 }
 
+// Where a chunk's backward pass follows its forward pass at once, nothing is gained.
+void check_offload(const Plan& plan, const EngineRules& rules, Request& request) {
+  const Strategy& s = plan.strategy;
+  if (s.offload_share == 0) return;
+  if (!rules.offloads_chunks)
+    request.problem("offload_share",
+                    fmt::format("{} keeps what its chunks need on the device", rules.name),
+                    "engine megatron offloads it, as Megatron-Kwai does");
+  else if (s.pipeline_parallel == 1)
+    request.problem("offload_share", "chunks of a pipeline are offloaded, and there is none",
+                    "set pipeline_parallel, or leave it out");
+  else if (s.gradient_accumulation == 1)
+    request.problem("offload_share", "a single micro-step needs at once what it has just kept",
+                    "set gradient_accumulation, or leave it out");
+  if (plan.architecture.is_moe())
+    request.problem("offload_share",
+                    "not supported: as many rows of experts as the router decides on",
+                    "leave it out");
+}
+
 }  // namespace
 
 void check_pipeline(const Plan& plan, const EngineRules& rules, Request& request) {
   const Strategy& s = plan.strategy;
+  check_offload(plan, rules, request);
   if (s.pipeline_parallel == 1) {
     if (s.virtual_stages > 1)
       request.problem("virtual_stages", "one stage has no other to take turns with",

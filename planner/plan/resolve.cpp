@@ -128,6 +128,7 @@ void Resolver::choose_counts() {
   s.tensor_parallel_overlap = from_.tensor_parallel_overlap.value_or(false);
   s.pipeline_parallel = from_.pipeline_parallel.value_or(1);
   s.virtual_stages = from_.virtual_stages.value_or(1);
+  s.offload_share = from_.offload_share.value_or(0);
   s.zero = from_.zero.value_or(rules_->most_zero);
   s.shard_ranks = from_.shard_ranks.value_or(0) == s.ranks ? 0 : from_.shard_ranks.value_or(0);
   plan_.seed = from_.seed.value_or(0);

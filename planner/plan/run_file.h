@@ -57,6 +57,7 @@ struct RunFile {
   std::optional<bool> tensor_parallel_overlap;
   std::optional<std::int64_t> pipeline_parallel;
   std::optional<std::int64_t> virtual_stages;
+  std::optional<double> offload_share;
   std::optional<std::int64_t> zero;
   std::optional<std::int64_t> shard_ranks;
   std::optional<bool> reshard_after_forward;
@@ -135,6 +136,12 @@ struct RunFile {
                "Chunks of layers of a stage, interleaved with those of the others (default 1)")
         .at_least(1)
         .at_most(1024);
+    archive
+        .field("offload_share", offload_share,
+               "Of the bytes that a chunk keeps, this share waits in host memory for its backward "
+               "pass (default 0)")
+        .at_least(0)
+        .at_most(1);
   }
   template <typename Archive>
   void describe_step(Archive& archive) {

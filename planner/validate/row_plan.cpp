@@ -9,6 +9,7 @@
 #include "planner/lower/engine.h"
 #include "planner/validate/model_config.h"
 #include "planner/validate/row_notes.h"
+#include "planner/validate/row_offload.h"
 #include "planner/validate/row_recompute.h"
 #include "planner/validate/tuned_recipe.h"
 
@@ -66,9 +67,7 @@ bool notes_say(const PublishedRow& row, std::string_view phrase) {
   return row.notes.find(phrase) != std::string::npos;
 }
 
-bool offloads_inputs_of_layers(const PublishedRow& row) {
-  return row.offload == "activations" || row.offload == "activation checkpoints";
-}
+bool swaps_inputs(const PublishedRow& row) { return row.offload && offload_share(row).empty(); }
 
 bool has_odd_shared_expert(const PublishedRow& row) {
   const PublishedModel& model = row.model;
@@ -178,12 +177,13 @@ constexpr std::array<Refusal, 17> refusals = {{
        return row.optimizer_state_bytes_per_param.value_or(usual) != usual;
      }},
     {"offload of other than inputs of layers",
-     [](const PublishedRow& row) { return row.offload && !offloads_inputs_of_layers(row); }},
+     [](const PublishedRow& row) { return swaps_inputs(row) && !offloads_inputs_of_layers(row); }},
     {"offload without full recompute",
      [](const PublishedRow& row) {
-       return row.offload && row.recompute != PublishedRecompute::full;
+       return swaps_inputs(row) && row.recompute != PublishedRecompute::full;
      }},
-    {"offload of dense models", [](const PublishedRow& row) { return row.offload && !swaps(row); }},
+    {"offload of dense models",
+     [](const PublishedRow& row) { return swaps_inputs(row) && !swaps(row); }},
 }};
 
 std::string text(const Refusal& refusal, const PublishedRow& row) {
@@ -300,7 +300,7 @@ Flags flags_of(const PublishedRow& row, const EngineOfFramework& of, const Profi
                  {"compute_dtype", row.precision == "fp16" ? "fp16" : "bf16"},
                  {"fp8_products", row.has_fp8() ? "true" : "false"},
                  {"recompute", *recompute_of(row)},
-                 {"swap", row.offload ? "all" : "none"},
+                 {"swap", swaps_inputs(row) ? "all" : "none"},
                  {"loss_chunk", loss_chunk(row, of)}};
   const std::string kernel = attention_kernel(row, of, profile);
   if (!kernel.empty()) flags.emplace_back("attention_kernel", kernel);
@@ -310,6 +310,8 @@ Flags flags_of(const PublishedRow& row, const EngineOfFramework& of, const Profi
   flags.insert(flags.end(), tuned.begin(), tuned.end());
   if (const auto dtype = reduce_dtype(row); dtype && !has_reduce_dtype)
     flags.emplace_back("reduce_dtype", *dtype);
+  if (const std::string_view share = offload_share(row); !share.empty())
+    flags.emplace_back("offload_share", std::string(share));
   if (const auto ops = dropped_ops(row)) flags.emplace_back("recompute_ops", *ops);
   const EngineRules& rules = *engine_named(of.engine);
   const bool is_eager_at_rest = rules.has_eager_kernels && rules.keeps_narrow_shards;

@@ -32,7 +32,7 @@ struct Case {
         "{} "
         "sample {} accumulation {} recompute {} swap {} chunk {} {} {} compiled {} drops {} "
         "tp {} tokens shared {} in pieces {} zero {} pp {} of {} fp8 {} {} gathered {} "
-        "pairs {} attention fused {} dropped {}",
+        "pairs {} attention fused {} dropped {} offloaded {}",
         strategy.engine, model.model_type, model.num_hidden_layers, model.tie_word_embeddings,
         strategy.ranks, strategy.expert_parallel,
         dispatch_names[static_cast<std::size_t>(strategy.dispatch)], strategy.sequence_parallel,
@@ -46,7 +46,8 @@ struct Case {
         strategy.tensor_parallel_overlap, strategy.zero, strategy.pipeline_parallel,
         strategy.virtual_stages, strategy.has_fp8_products,
         fp8_recipe_names[static_cast<std::size_t>(strategy.fp8_recipe)], strategy.gathers_fp8,
-        strategy.expert_parallel_overlap, strategy.fuses_attention, model.has_attention_dropout);
+        strategy.expert_parallel_overlap, strategy.fuses_attention, model.has_attention_dropout,
+        strategy.offload_share);
   }
 };
 
@@ -210,6 +211,9 @@ inline void draw_pipeline(std::mt19937& random, const EngineRules& engine, Case&
   s.swap_layers = 0;
   s.expert_parallel_overlap = false;
   s.recompute_layers = up_to(drawn.model.num_hidden_layers + 1) - 1;
+  const bool offloads =
+      engine.offloads_chunks && !drawn.model.is_moe() && s.gradient_accumulation > 1;
+  if (offloads && random() % 2 == 0) s.offload_share = static_cast<double>(up_to(20)) / 20;
 }
 
 /// `visit(case)` for `n` cases of every engine with pipelines and every family, from a fixed seed.

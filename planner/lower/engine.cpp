@@ -222,7 +222,8 @@ constexpr EngineRules megatron_deepspeed() {
 
 // Source: DeepSpeed, runtime/zero/stage_1_and_2.py, runtime/zero/stage3.py and
 // partitioned_param_coordinator.py, which gathers ahead; runtime/bf16_optimizer.py; models of
-// Hugging Face transformers, eager, whose loss widens all logits
+// Hugging Face transformers, eager, whose loss widens all logits. stage3.py has one buffer for
+// gradients of all shards, grad_partitions_flat_buffer, which it never frees
 constexpr EngineRules deepspeed() {
   EngineRules rules;
   rules.name = "deepspeed";
@@ -238,6 +239,7 @@ constexpr EngineRules deepspeed() {
   rules.splits_sequences = true;
   rules.least_zero = 1;
   rules.keeps_narrow_shards = true;
+  rules.keeps_gradient_shards = true;
   rules.loss = LossKind::fp32_whole;
   rules.workspaces = torchtitan_workspaces;
   return rules;

@@ -65,6 +65,7 @@ struct EngineRules {
   std::int64_t least_zero = 3;  ///< the lowest stage of ZeRO, see lower/stages.cpp
   std::int64_t most_zero = 3;   ///< the highest one
   bool keeps_narrow_shards = false;      ///< 16-bit weights beside fp32 ones; gradients as reduced
+  bool keeps_gradient_shards = false;    ///< at stage 3, from step to step
   bool sums_from_zero = false;           ///< kept gradients are cleared, and all micro-steps add
   bool accumulates_in_products = false;  ///< products of weight gradients add to them
   bool adds_after_backward = false;      ///< a micro-step's gradients are added when all are made

@@ -245,8 +245,12 @@ void Lowering::optimize() {
      Lane::reduce_scatter, Group::world);
   pending_swap_ = no_op;
   if (strategy_.optimizer == Optimizer::muon) update_by_muon();
-  for (FsdpUnit& unit : units_)
-    for (UnitFlat& flat : unit.flats) update(unit, flat);
+  if (keeps_gradient_shards()) {
+    update_in_groups();
+  } else {
+    for (FsdpUnit& unit : units_)
+      for (UnitFlat& flat : unit.flats) update(unit, flat);
+  }
   publish_weights();
   build_.end_section(1, origin(Phase::optimizer, StepPart::section));
 }

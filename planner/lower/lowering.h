@@ -184,6 +184,12 @@ class Lowering {
   bool keeps_narrow_shards() const {
     return rules_.keeps_narrow_shards && graph_.dtype != DType::fp32;
   }
+  bool keeps_gradient_shards() const {
+    return rules_.keeps_gradient_shards && strategy_.zero == 3 && stage_ == nullptr;
+  }
+  DType kept_gradient() const {
+    return keeps_narrow_shards() ? strategy_.reduce_dtype : DType::fp32;
+  }
   bool adds_gradients() const { return keeps_gradients() && (rules_.sums_from_zero || !is_first_); }
   bool is_split(const UnitFlat& flat) { return group_size(flat.group) > 1; }
   void make_copies(UnitFlat& flat);
@@ -205,7 +211,9 @@ class Lowering {
   void reduce_at_end();
   void reduce_bucket(std::span<UnitFlat* const> flats, std::int64_t elements);
   void reduce_over_tensor_ranks();
+  void widen_gradient(const FsdpUnit& unit, UnitFlat& flat);
   void widen_gradients();
+  void update_in_groups();
   void publish_weights();
 
   // micro_step.cpp: forward, recompute, backward, swap

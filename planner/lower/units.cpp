@@ -205,10 +205,10 @@ BufferId Lowering::reduce_flat(const FsdpUnit& unit, UnitFlat& flat, bool is_fir
     cast(origin(Phase::backward, StepPart::copy_in, unit.layer), n, full, copy);
     full = copy;
   }
-  const DType kept = keeps_narrow_shards() ? on_wire : DType::fp32;
+  const DType kept = kept_gradient();
   TensorSpec shard{{flat.shard_elements, 1, 1}, kept, MemoryCategory::gradients, Space::device};
   shard.pool = pool(Lane::reduce_scatter);
-  if (is_first) flat.gradient_shard = build_.transient(shard);
+  if (is_first && !keeps_gradient_shards()) flat.gradient_shard = build_.transient(shard);
   BufferId reduced = flat.gradient_shard;
   if (!is_first || on_wire != kept) {
     shard.dtype = on_wire;

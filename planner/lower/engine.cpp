@@ -133,6 +133,25 @@ constexpr EngineRules fsdp1() {
   return rules;
 }
 
+// Source: PyTorch, torch/distributed/fsdp, _flat_param.py: without MixedPrecision flat parameters
+// are gathered, and gradients reduced, in fp32; torch/csrc autocast_mode.cpp, which caches casts of
+// leaves alone, so that views of a flat parameter are cast where products read them, here a unit at
+// once; Hugging Face transformers, modeling_llama.py, whose loss widens all logits. Given up:
+// residuals in fp32, which an embedding in fp32 begins
+constexpr EngineRules fsdp1_autocast() {
+  EngineRules rules = fsdp1();
+  rules.name = "fsdp1_autocast";
+  rules.summary =
+      "PyTorch's first FSDP under autocast: weights gathered in fp32, whole loss in fp32";
+  rules.gathers_wide = true;
+  rules.has_fp8_products = false;
+  rules.updates_op_by_op = false;
+  rules.reduce_dtype = DType::fp32;
+  rules.loss = LossKind::fp32_whole;
+  rules.workspaces = torchtitan_workspaces;
+  return rules;
+}
+
 // Source: Megatron-LM, core v0.8 and later: core/distributed and core/optimizer with
 // overlap_grad_reduce and overlap_param_gather, gradient_accumulation_fusion,
 // core/tensor_parallel, core/transformer/moe; recomputation of layers whole or of attention alone
@@ -340,10 +359,11 @@ constexpr EngineRules maxtext() {
   return rules;
 }
 
-constexpr std::array<EngineRules, 15> rows = {
-    xt_run(),     xtuner_v1(), torchtitan(),    simple_fsdp(),        maxtext(),
-    fsdp1(),      megatron(),  megatron_fsdp(), megatron_deepspeed(), deepspeed(),
-    colossalai(), mindspeed(), mindformers(),   nanotron(),           internevo()};
+constexpr std::array<EngineRules, 16> rows = {
+    xt_run(),    xtuner_v1(),      torchtitan(), simple_fsdp(),   maxtext(),
+    fsdp1(),     fsdp1_autocast(), megatron(),   megatron_fsdp(), megatron_deepspeed(),
+    deepspeed(), colossalai(),     mindspeed(),  mindformers(),   nanotron(),
+    internevo()};
 
 }  // namespace
 

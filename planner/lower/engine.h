@@ -22,6 +22,7 @@ struct EngineRules {
   bool is_executed = false;              ///< xt-run can run its schedules
   DType compute_dtype = DType::bf16;     ///< where the strategy does not say
   bool shards_dense_over_world = true;   ///< else over the ranks of one expert-parallel index
+  bool gathers_wide = false;             ///< in fp32; products read a cast of what is gathered
   bool copies_gathered = false;          ///< gathers into a flat buffer, then copies out
   bool copies_gradients = false;         ///< copies gradients into the reduce-scatter's own input
   bool reduces_through_scratch = false;  ///< reduce-scatter needs a buffer as large as its input

@@ -292,7 +292,7 @@ constexpr EngineRules mindformers() {
 
 // Source: nanotron 0.5, optim/gradient_accumulator.py; optim/zero.py, which gathers after the
 // update; parallel/pipeline_parallel/engine.py and parallel/tensor_parallel; trainer.py, whose
-// DistributedDataParallel has buckets of its own
+// DistributedDataParallel has buckets of its own; models/llama.py, GLUActivation, which is eager
 constexpr EngineRules nanotron() {
   EngineRules rules = mindspeed();
   rules.name = "nanotron";
@@ -304,6 +304,7 @@ constexpr EngineRules nanotron() {
   rules.keeps_attended = false;
   rules.gathers_in_forward = false;
   rules.reduces_behind_gathers = false;
+  rules.fuses_swiglu = false;
   rules.adds_after_backward = true;
   rules.has_gradient_buckets = true;
   rules.workspaces = nanotron_workspaces;

@@ -38,6 +38,7 @@ struct EngineRules {
   bool swaps_after_layer = false;          ///< starts a copy when the layer has run, not before
   bool hides_exchange = true;              ///< see GraphOptions
   bool fuses_gate_up = true;               ///< see GraphOptions
+  bool fuses_swiglu = true;                ///< see GraphOptions
   bool repeats_key_heads = false;          ///< see GraphOptions
   bool has_unfused_attention = false;      ///< can make scores tensors: see GraphOptions
   std::int64_t longest_fused_softmax = 0;  ///< see GraphOptions

@@ -327,6 +327,7 @@ constexpr EngineRules internevo() {
   rules.splits_tensors = true;
   rules.overlaps_tensor_parallel = true;
   rules.replicates = true;
+  rules.drops_by_op = true;
   rules.least_zero = 0;
   rules.most_zero = 1;
   rules.all_reduces_gradients = true;

@@ -61,6 +61,9 @@ struct GraphOptions {
   /// Exchanges of these ranks run behind products of the backward pass, for which inputs are
   /// gathered again; else gathered inputs are kept and nothing overlaps.
   bool overlaps_tensor_parallel = true;
+  /// What is gathered of several samples, token by token, is copied sample by sample, and back
+  /// before sums over ranks.
+  bool copies_shared_tokens = false;
   /// Those exchanges run in pieces beside the products that need or make them: see
   /// exchange_in_pieces().
   bool exchanges_in_pieces = false;

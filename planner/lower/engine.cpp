@@ -77,6 +77,7 @@ constexpr EngineRules torchtitan() {
   rules.sends_copies = true;
   rules.splits_context = true;
   rules.splits_tensors = true;
+  rules.copies_shared_tokens = true;
   rules.replicates = true;
   rules.has_pipelines = true;  // torchtitan, parallelisms/pipeline_llama.py
   rules.interleaves_chunks = true;

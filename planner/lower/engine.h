@@ -60,6 +60,7 @@ struct EngineRules {
   bool splits_tensors = false;             ///< tensor parallelism
   bool splits_tensors_of_experts = false;  ///< also in models with experts, which stay whole
   bool overlaps_tensor_parallel = false;   ///< see GraphOptions
+  bool copies_shared_tokens = false;       ///< see GraphOptions
   bool has_pipelines = false;              ///< stages of layers, see lower/pipeline.h
   bool interleaves_chunks = false;         ///< of a stage, where it has several
   bool splits_transfers = false;           ///< tensor parallel ranks send a part each to a stage

@@ -293,6 +293,8 @@ GraphOptions graph_options(const Strategy& strategy) {
   options.tensor_parallel = strategy.tensor_parallel;
   options.tensor_sequence_parallel = strategy.tensor_sequence_parallel;
   options.overlaps_tensor_parallel = rules->overlaps_tensor_parallel;
+  options.copies_shared_tokens =
+      rules->copies_shared_tokens && strategy.pack_length > strategy.sample_length;
   options.exchanges_in_pieces = strategy.tensor_parallel_overlap;
   options.has_fp8_products = strategy.has_fp8_products;
   options.fp8_recipe = strategy.fp8_recipe;

@@ -259,6 +259,7 @@ class DenseHalf {
   bool is_split() const { return first_.size() > 1; }
   void activate();
   void activate_backward(ValueId d_act);
+  void halves_backward(ValueId d_act);
   void first_backward();
 
   BlockWriter& write_;

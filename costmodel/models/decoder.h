@@ -61,6 +61,9 @@ struct GraphOptions {
   /// Exchanges of these ranks run behind products of the backward pass, for which inputs are
   /// gathered again; else gathered inputs are kept and nothing overlaps.
   bool overlaps_tensor_parallel = true;
+  /// What is gathered of several samples, token by token, is copied sample by sample, and back
+  /// before sums over ranks.
+  bool copies_shared_tokens = false;
   /// Those exchanges run in pieces beside the products that need or make them: see
   /// exchange_in_pieces().
   bool exchanges_in_pieces = false;
@@ -76,6 +79,7 @@ struct GraphOptions {
   std::int64_t longest_fused_softmax = 0;  ///< tokens of a sample; of longer ones it is op by op
   bool repeats_key_heads = false;  ///< before attention, for kernels that know no groups of heads
   bool fuses_gate_up = true;       ///< of a dense SwiGLU: one product for both
+  bool fuses_swiglu = true;        ///< of that product; else halves of it go through two kernels
   /// Norms, rotary angles and activations are one kernel each; else op by op: see
   /// use_eager_kernels().
   bool is_compiled = true;

@@ -44,6 +44,10 @@ void DenseHalf::activate() {
   const ValueId x = first_.front().y;
   if (!is_gated_) {
     write_.forward(Kernel::gelu, "activation", {T_, F_}, {x}, {act_});
+  } else if (!is_split() && !options_.fuses_swiglu) {
+    silu_ = write_.value({T_, F_, 1});
+    write_.forward(Kernel::silu, "activation", {T_ * F_}, {x}, {silu_});
+    write_.forward(Kernel::multiply, "activation", {T_ * F_}, {silu_, x}, {act_});
   } else if (!is_split()) {
     write_.forward(Kernel::swiglu, "activation", {T_, F_}, {x}, {act_});
   } else if (options_.is_compiled) {
@@ -55,11 +59,26 @@ void DenseHalf::activate() {
   }
 }
 
+// Gradients of the halves of one product are tensors of their own, which are copied together.
+void DenseHalf::halves_backward(ValueId d_act) {
+  const Extent n = T_ * F_;
+  const ValueId x = first_.front().y;
+  const ValueId d_up = write_.value({T_, F_, 1}), d_gate = write_.value({T_, F_, 1});
+  const ValueId d_silu = write_.value({T_, F_, 1});
+  write_.backward(Kernel::multiply, "activation", {n}, {d_act, silu_}, {d_up});
+  write_.backward(Kernel::multiply, "activation", {n}, {d_act, x}, {d_silu});
+  write_.backward(Kernel::silu_backward, "activation", {n}, {d_silu, x}, {d_gate});
+  write_.backward(Kernel::cast, "activation", {2 * T_ * F_, 2 * width(options_.dtype)},
+                  {d_gate, d_up}, {first_.front().dy});
+}
+
 void DenseHalf::activate_backward(ValueId d_act) {
   for (Linear& of : first_) of.dy = write_.value({T_, of.rows, 1});
   const ValueId x = first_.front().y, dx = first_.front().dy;
   if (!is_gated_) {
     write_.backward(Kernel::gelu_backward, "activation", {T_, F_}, {d_act, x}, {dx});
+  } else if (!is_split() && !options_.fuses_swiglu) {
+    halves_backward(d_act);
   } else if (!is_split()) {
     write_.backward(Kernel::swiglu_backward, "activation", {T_, F_}, {d_act, x}, {dx});
   } else if (options_.is_compiled) {

@@ -13,8 +13,11 @@ namespace xt {
 /// Writes the exchanges between the ranks; none where one rank has everything.
 ///
 /// Shapes:  x [R,E] where the ranks share tokens, else [T,E]; a partial sum [T,E]
-/// Source:  Shoeybi et al. 2019, "Megatron-LM", arXiv 1909.08053, section 3; Korthikanti et al.
-///          2022, "Reducing Activation Recomputation", arXiv 2205.05198, section 4.2.2
+/// Assumes: PyTorch's ranks have a part of each sample, and collectives put ranks first
+/// Source:  PyTorch, distributed/_functional_collectives.py, all_gather_tensor and
+///          reduce_scatter_tensor along another dimension than the first; Shoeybi et al. 2019,
+///          "Megatron-LM", arXiv 1909.08053, section 3; Korthikanti et al. 2022, "Reducing
+///          Activation Recomputation", arXiv 2205.05198, section 4.2.2
 class TensorRanks {
  public:
   TensorRanks(BlockWriter& write, const GraphOptions& options, std::int64_t width);
@@ -38,10 +41,12 @@ class TensorRanks {
 
  private:
   bool shares_tokens() const { return ranks_ > 1 && shares_tokens_; }
+  ValueId reordered(Pass pass, std::string_view part, ValueId x);
 
   BlockWriter& write_;
   std::int64_t tokens_, ranks_, width_;
-  bool shares_tokens_, overlaps_;
+  bool shares_tokens_, overlaps_, copies_;
+  DType dtype_;
 };
 
 }  // namespace xt

@@ -77,6 +77,7 @@ constexpr EngineRules torchtitan() {
   rules.sends_copies = true;
   rules.splits_context = true;
   rules.splits_tensors = true;
+  rules.copies_shared_tokens = true;
   rules.replicates = true;
   rules.has_pipelines = true;  // torchtitan, parallelisms/pipeline_llama.py
   rules.interleaves_chunks = true;
@@ -130,6 +131,25 @@ constexpr EngineRules fsdp1() {
   rules.replicates = true;
   rules.updates_op_by_op = true;
   rules.workspaces = no_workspaces;
+  return rules;
+}
+
+// Source: PyTorch, torch/distributed/fsdp, _flat_param.py: without MixedPrecision flat parameters
+// are gathered, and gradients reduced, in fp32; torch/csrc autocast_mode.cpp, which caches casts of
+// leaves alone, so that views of a flat parameter are cast where products read them, here a unit at
+// once; Hugging Face transformers, modeling_llama.py, whose loss widens all logits. Given up:
+// residuals in fp32, which an embedding in fp32 begins
+constexpr EngineRules fsdp1_autocast() {
+  EngineRules rules = fsdp1();
+  rules.name = "fsdp1_autocast";
+  rules.summary =
+      "PyTorch's first FSDP under autocast: weights gathered in fp32, whole loss in fp32";
+  rules.gathers_wide = true;
+  rules.has_fp8_products = false;
+  rules.updates_op_by_op = false;
+  rules.reduce_dtype = DType::fp32;
+  rules.loss = LossKind::fp32_whole;
+  rules.workspaces = torchtitan_workspaces;
   return rules;
 }
 
@@ -223,7 +243,8 @@ constexpr EngineRules megatron_deepspeed() {
 
 // Source: DeepSpeed, runtime/zero/stage_1_and_2.py, runtime/zero/stage3.py and
 // partitioned_param_coordinator.py, which gathers ahead; runtime/bf16_optimizer.py; models of
-// Hugging Face transformers, eager, whose loss widens all logits
+// Hugging Face transformers, eager, whose loss widens all logits. stage3.py has one buffer for
+// gradients of all shards, grad_partitions_flat_buffer, which it never frees
 constexpr EngineRules deepspeed() {
   EngineRules rules;
   rules.name = "deepspeed";
@@ -239,6 +260,7 @@ constexpr EngineRules deepspeed() {
   rules.splits_sequences = true;
   rules.least_zero = 1;
   rules.keeps_narrow_shards = true;
+  rules.keeps_gradient_shards = true;
   rules.loss = LossKind::fp32_whole;
   rules.workspaces = torchtitan_workspaces;
   return rules;
@@ -274,7 +296,7 @@ constexpr EngineRules mindformers() {
 
 // Source: nanotron 0.5, optim/gradient_accumulator.py; optim/zero.py, which gathers after the
 // update; parallel/pipeline_parallel/engine.py and parallel/tensor_parallel; trainer.py, whose
-// DistributedDataParallel has buckets of its own
+// DistributedDataParallel has buckets of its own; models/llama.py, GLUActivation, which is eager
 constexpr EngineRules nanotron() {
   EngineRules rules = mindspeed();
   rules.name = "nanotron";
@@ -286,6 +308,7 @@ constexpr EngineRules nanotron() {
   rules.keeps_attended = false;
   rules.gathers_in_forward = false;
   rules.reduces_behind_gathers = false;
+  rules.fuses_swiglu = false;
   rules.adds_after_backward = true;
   rules.has_gradient_buckets = true;
   rules.workspaces = nanotron_workspaces;
@@ -308,6 +331,7 @@ constexpr EngineRules internevo() {
   rules.splits_tensors = true;
   rules.overlaps_tensor_parallel = true;
   rules.replicates = true;
+  rules.drops_by_op = true;
   rules.least_zero = 0;
   rules.most_zero = 1;
   rules.all_reduces_gradients = true;
@@ -341,10 +365,11 @@ constexpr EngineRules maxtext() {
   return rules;
 }
 
-constexpr std::array<EngineRules, 15> rows = {
-    xt_run(),     xtuner_v1(), torchtitan(),    simple_fsdp(),        maxtext(),
-    fsdp1(),      megatron(),  megatron_fsdp(), megatron_deepspeed(), deepspeed(),
-    colossalai(), mindspeed(), mindformers(),   nanotron(),           internevo()};
+constexpr std::array<EngineRules, 16> rows = {
+    xt_run(),    xtuner_v1(),      torchtitan(), simple_fsdp(),   maxtext(),
+    fsdp1(),     fsdp1_autocast(), megatron(),   megatron_fsdp(), megatron_deepspeed(),
+    deepspeed(), colossalai(),     mindspeed(),  mindformers(),   nanotron(),
+    internevo()};
 
 }  // namespace
 

@@ -22,6 +22,7 @@ struct EngineRules {
   bool is_executed = false;              ///< xt-run can run its schedules
   DType compute_dtype = DType::bf16;     ///< where the strategy does not say
   bool shards_dense_over_world = true;   ///< else over the ranks of one expert-parallel index
+  bool gathers_wide = false;             ///< in fp32; products read a cast of what is gathered
   bool copies_gathered = false;          ///< gathers into a flat buffer, then copies out
   bool copies_gradients = false;         ///< copies gradients into the reduce-scatter's own input
   bool reduces_through_scratch = false;  ///< reduce-scatter needs a buffer as large as its input
@@ -37,6 +38,7 @@ struct EngineRules {
   bool swaps_after_layer = false;          ///< starts a copy when the layer has run, not before
   bool hides_exchange = true;              ///< see GraphOptions
   bool fuses_gate_up = true;               ///< see GraphOptions
+  bool fuses_swiglu = true;                ///< see GraphOptions
   bool repeats_key_heads = false;          ///< see GraphOptions
   bool has_unfused_attention = false;      ///< can make scores tensors: see GraphOptions
   std::int64_t longest_fused_softmax = 0;  ///< see GraphOptions
@@ -58,6 +60,7 @@ struct EngineRules {
   bool splits_tensors = false;             ///< tensor parallelism
   bool splits_tensors_of_experts = false;  ///< also in models with experts, which stay whole
   bool overlaps_tensor_parallel = false;   ///< see GraphOptions
+  bool copies_shared_tokens = false;       ///< see GraphOptions
   bool has_pipelines = false;              ///< stages of layers, see lower/pipeline.h
   bool interleaves_chunks = false;         ///< of a stage, where it has several
   bool offloads_chunks = false;            ///< keeps some of a chunk on the host: lower/offload.cpp
@@ -66,6 +69,7 @@ struct EngineRules {
   std::int64_t least_zero = 3;  ///< the lowest stage of ZeRO, see lower/stages.cpp
   std::int64_t most_zero = 3;   ///< the highest one
   bool keeps_narrow_shards = false;      ///< 16-bit weights beside fp32 ones; gradients as reduced
+  bool keeps_gradient_shards = false;    ///< at stage 3, from step to step
   bool sums_from_zero = false;           ///< kept gradients are cleared, and all micro-steps add
   bool accumulates_in_products = false;  ///< products of weight gradients add to them
   bool adds_after_backward = false;      ///< a micro-step's gradients are added when all are made

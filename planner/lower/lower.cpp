@@ -245,8 +245,12 @@ void Lowering::optimize() {
      Lane::reduce_scatter, Group::world);
   pending_swap_ = no_op;
   if (strategy_.optimizer == Optimizer::muon) update_by_muon();
-  for (FsdpUnit& unit : units_)
-    for (UnitFlat& flat : unit.flats) update(unit, flat);
+  if (keeps_gradient_shards()) {
+    update_in_groups();
+  } else {
+    for (FsdpUnit& unit : units_)
+      for (UnitFlat& flat : unit.flats) update(unit, flat);
+  }
   publish_weights();
   build_.end_section(1, origin(Phase::optimizer, StepPart::section));
 }
@@ -289,6 +293,8 @@ GraphOptions graph_options(const Strategy& strategy) {
   options.tensor_parallel = strategy.tensor_parallel;
   options.tensor_sequence_parallel = strategy.tensor_sequence_parallel;
   options.overlaps_tensor_parallel = rules->overlaps_tensor_parallel;
+  options.copies_shared_tokens =
+      rules->copies_shared_tokens && strategy.pack_length > strategy.sample_length;
   options.exchanges_in_pieces = strategy.tensor_parallel_overlap;
   options.has_fp8_products = strategy.has_fp8_products;
   options.fp8_recipe = strategy.fp8_recipe;
@@ -296,6 +302,7 @@ GraphOptions graph_options(const Strategy& strategy) {
   options.hides_exchange = rules->hides_exchange;
   options.repeats_key_heads = rules->repeats_key_heads;
   options.fuses_gate_up = rules->fuses_gate_up;
+  options.fuses_swiglu = rules->fuses_swiglu;
   options.is_compiled = strategy.is_compiled;
   options.fuses_attention = strategy.fuses_attention;
   if (!strategy.fuses_attention) options.sample_length = strategy.sample_length;

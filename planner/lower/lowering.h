@@ -27,6 +27,7 @@ struct UnitFlat {
   std::int32_t flat = 0;            ///< index into Schedule::flats
   BufferId gathered = no_buffer;
   BufferId received = no_buffer;  ///< gathered, but not copied out yet
+  BufferId wide = no_buffer;      ///< in fp32, what `gathered` is a cast of
   BufferId gradient = no_buffer;
   BufferId gradient_shard = no_buffer;
   BufferId weights = no_buffer;     ///< in the graph's dtype, where every rank keeps them
@@ -172,6 +173,7 @@ class Lowering {
   void place(const FsdpUnit& unit, const UnitFlat& flat);
   void gather(FsdpUnit& unit, Phase phase);
   void gather_flat(const FsdpUnit& unit, UnitFlat& flat, Phase phase);
+  void gather_wide(const FsdpUnit& unit, UnitFlat& flat, Phase phase);
   void copy_out(FsdpUnit& unit, Phase phase);
   void release(FsdpUnit& unit);
   void open_gradients(FsdpUnit& unit, Phase phase);
@@ -195,6 +197,13 @@ class Lowering {
   bool keeps_narrow_shards() const {
     return rules_.keeps_narrow_shards && graph_.dtype != DType::fp32;
   }
+  bool gathers_wide() const { return rules_.gathers_wide && graph_.dtype != DType::fp32; }
+  bool keeps_gradient_shards() const {
+    return rules_.keeps_gradient_shards && strategy_.zero == 3 && stage_ == nullptr;
+  }
+  DType kept_gradient() const {
+    return keeps_narrow_shards() ? strategy_.reduce_dtype : DType::fp32;
+  }
   bool adds_gradients() const { return keeps_gradients() && (rules_.sums_from_zero || !is_first_); }
   bool is_split(const UnitFlat& flat) { return group_size(flat.group) > 1; }
   void make_copies(UnitFlat& flat);
@@ -216,7 +225,9 @@ class Lowering {
   void reduce_at_end();
   void reduce_bucket(std::span<UnitFlat* const> flats, std::int64_t elements);
   void reduce_over_tensor_ranks();
+  void widen_gradient(const FsdpUnit& unit, UnitFlat& flat);
   void widen_gradients();
+  void update_in_groups();
   void publish_weights();
 
   // micro_step.cpp: forward, recompute, backward, swap

@@ -31,6 +31,8 @@ void Lowering::make_copies(UnitFlat& flat) {
   }
   if (keeps_gradients())
     flat.gradient = resident(n, strategy_.reduce_dtype, MemoryCategory::gradients);
+  if (keeps_gradient_shards())
+    flat.gradient_shard = resident(flat.shard_elements, kept_gradient(), MemoryCategory::gradients);
   if (rules_.has_gradient_buckets && group_size(flat.reduces_over) > 1)
     resident(n, graph_.dtype, MemoryCategory::communication_buffers);
 }
@@ -232,16 +234,41 @@ void Lowering::reduce_over_tensor_ranks() {
 }
 
 // AdamW reads gradients in fp32.
+void Lowering::widen_gradient(const FsdpUnit& unit, UnitFlat& flat) {
+  if (build_.draft().buffer(flat.gradient_shard).dtype == DType::fp32) return;
+  const BufferId wide = build_.transient(
+      {{flat.shard_elements, 1, 1}, DType::fp32, MemoryCategory::gradients, Space::device});
+  cast(origin(Phase::optimizer, StepPart::accumulate, unit.layer), flat.shard_elements,
+       flat.gradient_shard, wide);
+  flat.gradient_shard = wide;
+}
+
 void Lowering::widen_gradients() {
+  if (keeps_gradient_shards()) return;
+  for (FsdpUnit& unit : units_)
+    for (UnitFlat& flat : unit.flats) widen_gradient(unit, flat);
+}
+
+// Gradients that are kept are widened for the parameters that are updated next.
+//
+// Source: DeepSpeed, runtime/zero/stage3.py, step, and sub_group_size of zero/config.py
+void Lowering::update_in_groups() {
+  constexpr std::int64_t most_elements = 1'000'000'000;
+  std::vector<std::pair<const FsdpUnit*, UnitFlat*>> group;
+  std::int64_t elements = 0;
+  const auto flush = [&] {
+    for (const auto& [unit, flat] : group) widen_gradient(*unit, *flat);
+    for (const auto& [unit, flat] : group) update(*unit, *flat);
+    group.clear();
+    elements = 0;
+  };
   for (FsdpUnit& unit : units_)
     for (UnitFlat& flat : unit.flats) {
-      if (build_.draft().buffer(flat.gradient_shard).dtype == DType::fp32) continue;
-      const BufferId wide = build_.transient(
-          {{flat.shard_elements, 1, 1}, DType::fp32, MemoryCategory::gradients, Space::device});
-      cast(origin(Phase::optimizer, StepPart::accumulate, unit.layer), flat.shard_elements,
-           flat.gradient_shard, wide);
-      flat.gradient_shard = wide;
+      group.emplace_back(&unit, &flat);
+      elements += flat.shard_elements;
+      if (elements >= most_elements) flush();
     }
+  flush();
 }
 
 // Narrows what was updated, and brings it to all ranks where the next forward pass does not.

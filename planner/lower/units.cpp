@@ -101,6 +101,7 @@ void Lowering::gather(FsdpUnit& unit, Phase phase) {
 
 // Weights whose products are in fp8 are gathered in it; the unit is then a byte.
 void Lowering::gather_flat(const FsdpUnit& unit, UnitFlat& flat, Phase phase) {
+  if (gathers_wide()) return gather_wide(unit, flat, phase);
   const Origin from = origin(phase, StepPart::all_gather, unit.layer);
   const DType unit_type = flat.layout->has_fp8() ? DType::uint8 : graph_.dtype;
   const std::int64_t n = flat.layout->gathered_bytes / width(unit_type);
@@ -125,14 +126,27 @@ void Lowering::gather_flat(const FsdpUnit& unit, UnitFlat& flat, Phase phase) {
   op({Kernel::all_gather, unit_type, flat.group, {n}}, from, {shard}, {gathered}, Lane::all_gather);
 }
 
+// Shards are fp32 as they are at rest.
+void Lowering::gather_wide(const FsdpUnit& unit, UnitFlat& flat, Phase phase) {
+  const Origin from = origin(phase, StepPart::all_gather, unit.layer);
+  const Extent n = flat.layout->elements;
+  TensorSpec full{{n, 1, 1}, DType::fp32, MemoryCategory::gathered_parameters, Space::device};
+  full.pool = pool(Lane::all_gather);
+  flat.received = build_.transient(full);
+  const BufferId shard = build_.draft().flats[static_cast<std::size_t>(flat.flat)].parameter;
+  op({Kernel::all_gather, DType::fp32, flat.group, {n}}, from, {shard}, {flat.received},
+     Lane::all_gather);
+}
+
 void Lowering::copy_out(FsdpUnit& unit, Phase phase) {
   for (UnitFlat& flat : unit.flats) {
     if (flat.needs_quantising) quantise(unit, flat, phase);
     if (phase == Phase::backward && transposes_gathered(flat)) transpose(unit, flat);
     if (flat.received == no_buffer) continue;
     const Buffer& received = build_.draft().buffer(flat.received);
-    const DType unit_type = received.dtype;
+    const DType unit_type = gathers_wide() ? graph_.dtype : received.dtype;
     const Extent n = received.shape[0];
+    if (gathers_wide()) flat.wide = flat.received;
     flat.gathered = build_.transient(
         {{n, 1, 1}, unit_type, MemoryCategory::gathered_parameters, Space::device});
     cast(origin(phase, StepPart::copy_out, unit.layer), n, flat.received, flat.gathered);
@@ -141,11 +155,15 @@ void Lowering::copy_out(FsdpUnit& unit, Phase phase) {
 }
 
 void Lowering::release(FsdpUnit& unit) {
+  const auto hold = [&](BufferId& buffer) {
+    if (buffer != no_buffer)
+      build_.hold(buffer, OpId(static_cast<std::uint32_t>(build_.n_ops() - 1)));
+    buffer = no_buffer;
+  };
   for (UnitFlat& flat : unit.flats) {
+    hold(flat.wide);
     flat.gathered = flat.quantised == no_buffer ? flat.weights : flat.quantised;
-    if (!transposes_gathered(flat) || flat.transposed == no_buffer) continue;
-    build_.hold(flat.transposed, OpId(static_cast<std::uint32_t>(build_.n_ops() - 1)));
-    flat.transposed = no_buffer;
+    if (transposes_gathered(flat)) hold(flat.transposed);
   }
 }
 
@@ -205,10 +223,10 @@ BufferId Lowering::reduce_flat(const FsdpUnit& unit, UnitFlat& flat, bool is_fir
     cast(origin(Phase::backward, StepPart::copy_in, unit.layer), n, full, copy);
     full = copy;
   }
-  const DType kept = keeps_narrow_shards() ? on_wire : DType::fp32;
+  const DType kept = kept_gradient();
   TensorSpec shard{{flat.shard_elements, 1, 1}, kept, MemoryCategory::gradients, Space::device};
   shard.pool = pool(Lane::reduce_scatter);
-  if (is_first) flat.gradient_shard = build_.transient(shard);
+  if (is_first && !keeps_gradient_shards()) flat.gradient_shard = build_.transient(shard);
   BufferId reduced = flat.gradient_shard;
   if (!is_first || on_wire != kept) {
     shard.dtype = on_wire;

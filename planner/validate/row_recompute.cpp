@@ -44,10 +44,18 @@ constexpr std::array<OpsOfDetail, 8> ops_of_details = {{
     {"norms and the activation function of the MLP are recomputed", "activations+layer_norms"},
 }};
 
+// InternEvo computes norms again where it keeps layers.
+//
+// Source: InternEvo, model/modeling_internlm.py, dropout_selective_checkpoint
+bool recomputes_norms(const PublishedRow& row) {
+  return row.framework.starts_with("InternEvo") && row.recompute == PublishedRecompute::none;
+}
+
 }  // namespace
 
 std::optional<std::string_view> dropped_ops(const PublishedRow& row) {
   if (recomputes_by_op(row)) return dropped_by_op;
+  if (recomputes_norms(row)) return "layer_norms";
   if (row.recompute != PublishedRecompute::selective) return std::nullopt;
   if (std::ranges::any_of(products_kept_details, [&](std::string_view begin) {
         return row.recompute_detail->starts_with(begin);

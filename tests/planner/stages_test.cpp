@@ -57,7 +57,7 @@ TEST(Stages, ARankKeepsWhatItsStageDoesNotSplit) {
   const Flags deepspeed = {{"engine", "deepspeed"}};
   expect_kept(plan_with(test::with(deepspeed, {{"zero", "1"}})), {2, 2, 12.0 / d});
   expect_kept(plan_with(test::with(deepspeed, {{"zero", "2"}})), {2, 0, 12.0 / d});
-  expect_kept(plan_with(test::with(deepspeed, {{"zero", "3"}})), {2.0 / d, 0, 12.0 / d});
+  expect_kept(plan_with(test::with(deepspeed, {{"zero", "3"}})), {2.0 / d, 2.0 / d, 12.0 / d});
 }
 
 // Bytes a parameter of messages over the data-parallel ranks in one step.

@@ -1,0 +1,144 @@
+// What frameworks keep and send by their own rules: activations of two kernels, weights in
+// fp32 under autocast, norms that are computed again.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "planner/estimate/estimate.h"
+#include "planner/lower/lower.h"
+#include "planner/validate/validate.h"
+#include "tests/planner/plans.h"
+
+namespace xt {
+namespace {
+
+using test::Flags;
+
+constexpr std::int64_t tokens = 8192;
+
+Plan plan_with(const Flags& more) {
+  return test::plan_of(test::with({{"model", "qwen3_8b"},
+                                   {"machine", "h100_sxm"},
+                                   {"devices", "16"},
+                                   {"pack_length", std::to_string(tokens)},
+                                   {"loss_chunk", "none"},
+                                   {"recompute", "none"}},
+                                  more));
+}
+
+double sent(const Plan& plan, Kernel kernel) {
+  const OpGraph graph = graph_of(plan);
+  const Schedule schedule = lower(graph, plan.strategy);
+  double bytes = 0;
+  for (const Op& op : schedule.ops) {
+    const Work& work = schedule.work(op);
+    if (work.kernel == kernel && work.group == Group::shard)
+      bytes += static_cast<double>(work.extents[0].code * width(work.dtype));
+  }
+  return bytes / static_cast<double>(count_parameters(graph, 1));
+}
+
+// The root once and layers twice, of 8.2 G parameters; gradients once.
+TEST(Autocast, WeightsAreGatheredInFp32AndGradientsReducedInIt) {
+  const Plan narrow = plan_with({{"engine", "fsdp1"}, {"reduce_dtype", "bf16"}});
+  const Plan wide = plan_with({{"engine", "fsdp1_autocast"}});
+  EXPECT_NEAR(sent(wide, Kernel::all_gather) / sent(narrow, Kernel::all_gather), 2, 1e-9);
+  EXPECT_NEAR(sent(wide, Kernel::reduce_scatter), 4, 1e-2);
+}
+
+// What is gathered in fp32 stays beside its cast until a layer is through.
+TEST(Autocast, WhatIsGatheredTakesThreeTimesTheBytes) {
+  const auto largest = [](const char* engine) {
+    const Plan plan = plan_with({{"engine", engine}, {"recompute", "all"}});
+    const Estimate answer = estimate(plan);
+    return static_cast<double>(
+        answer.timeline.device_memory
+            .by_category[static_cast<std::size_t>(MemoryCategory::gathered_parameters)]
+            .value);
+  };
+  EXPECT_GT(largest("fsdp1_autocast"), 2 * largest("fsdp1"));
+}
+
+double saved(const Flags& more) {
+  return static_cast<double>(
+      estimate(plan_with(more))
+          .timeline.device_memory
+          .by_category[static_cast<std::size_t>(MemoryCategory::saved_activations)]
+          .value);
+}
+
+// silu(gate) is kept beside gate, up and their product, in every layer.
+TEST(Nanotron, AnActivationOfTwoKernelsKeepsOneMoreTensorALayer) {
+  const Plan plan = plan_with({{"engine", "nanotron"}});
+  const double layers = static_cast<double>(plan.architecture.num_hidden_layers);
+  const double one = 2.0 * tokens * static_cast<double>(plan.architecture.intermediate_size);
+  EXPECT_NEAR(saved({{"engine", "nanotron"}}) - saved({{"engine", "mindspeed"}}), layers * one,
+              4 * one);
+}
+
+std::int64_t ops_of_layers(const Schedule& schedule, bool (*counts)(const Work& work)) {
+  return std::ranges::count_if(schedule.ops, [&](const Op& op) {
+    return op.origin.phase != Phase::loss && counts(schedule.work(op));
+  });
+}
+
+// Ranks have a part of each sample, so that with several, what is gathered is in another order.
+TEST(Torchtitan, TokensOfSeveralSamplesAreCopiedBesideEachExchange) {
+  const auto schedule_of = [](const char* sample_length) {
+    const Plan plan = plan_with(
+        {{"engine", "torchtitan"}, {"tensor_parallel", "8"}, {"sample_length", sample_length}});
+    return lower(graph_of(plan), plan.strategy);
+  };
+  const auto is_copy = [](const Work& work) { return work.kernel == Kernel::cast; };
+  const auto is_exchange = [](const Work& work) {
+    return work.group == Group::tensor &&
+           (work.kernel == Kernel::all_gather || work.kernel == Kernel::reduce_scatter);
+  };
+  const Schedule one = schedule_of("8192"), two = schedule_of("4096");
+  EXPECT_GT(ops_of_layers(one, is_exchange), 100);
+  EXPECT_EQ(ops_of_layers(two, is_copy) - ops_of_layers(one, is_copy),
+            ops_of_layers(two, is_exchange));
+}
+
+// Of 8.2 G parameters over 4 ranks, an update needs three sub-groups of 1 G; over 16 one.
+TEST(DeepSpeed, GradientsAreWidenedASubGroupAtATime) {
+  const auto widens_behind_an_update = [](const char* devices) {
+    const Plan plan = plan_with({{"engine", "deepspeed"}, {"zero", "3"}, {"devices", devices}});
+    const Schedule schedule = lower(graph_of(plan), plan.strategy);
+    std::size_t first_update = schedule.ops.size(), last_widened = 0;
+    for (std::size_t i = schedule.ops.size(); i-- > 0;)
+      if (schedule.work(schedule.ops[i]).kernel == Kernel::adamw) first_update = i;
+    for (const Buffer& buffer : schedule.buffers)
+      if (buffer.kind == BufferKind::transient && buffer.category == MemoryCategory::gradients &&
+          buffer.dtype == DType::fp32)
+        last_widened = std::max(last_widened, at(buffer.first_op));
+    return last_widened > first_update;
+  };
+  EXPECT_TRUE(widens_behind_an_update("4"));
+  EXPECT_FALSE(widens_behind_an_update("16"));
+}
+
+const std::filesystem::path published = std::filesystem::path(XT_DATA_ROOT) / "tests" / "published";
+
+Strategy strategy_of(const std::string& id) {
+  const std::vector<std::filesystem::path> paths = {published / "published.json"};
+  const std::vector<PublishedRow> rows = read_published(paths);
+  const PublishedRow row = *std::ranges::find(rows, id, &PublishedRow::id);
+  return plan_of(row, profiles_of({row}, Catalogue{XT_DATA_ROOT})).plan.value().strategy;
+}
+
+TEST(RowPlan, InternEvoComputesNormsAgainWhereItKeepsLayers) {
+  const Strategy keeps = strategy_of("internevo-31bdbaaf"),
+                 drops = strategy_of("internevo-329351a6");
+  EXPECT_EQ(keeps.recompute_layers, 32);
+  EXPECT_EQ(keeps.recompute_ops.text(), "layer_norms");
+  EXPECT_TRUE(drops.recompute_ops.is_all());
+}
+
+TEST(RowPlan, AtorchRunsUnderAutocast) {
+  EXPECT_EQ(strategy_of("atorch-1ff7481f").engine, "fsdp1_autocast");
+}
+
+}  // namespace
+}  // namespace xt

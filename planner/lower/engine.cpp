@@ -314,6 +314,25 @@ constexpr EngineRules internevo() {
   return rules;
 }
 
+// Source: InternEvo 0.2, train/training_internlm.py, wrap_FSDP_model, which wraps embedding and head
+// too, and attention and ffn apart, which we gather together; solver/optimizer/fsdp_optimizer.py,
+// which updates shards in fp32 beside those in 16 bits. Layers are those of `internevo`.
+constexpr EngineRules internevo_fsdp() {
+  EngineRules rules = internevo();
+  rules.name = "internevo_fsdp";
+  rules.summary = "InternEvo on PyTorch's first FSDP: 16-bit shards beside those in fp32";
+  rules.pools_by_stream = true;
+  rules.reduces_behind_gathers = true;
+  rules.keeps_last_dense_layer = false;
+  rules.keeps_last_sparse_layer = false;
+  rules.keeps_narrow_shards = true;
+  rules.replicates = false;
+  rules.all_reduces_gradients = false;
+  rules.least_zero = 3;
+  rules.most_zero = 3;
+  return rules;
+}
+
 // Source: ColossalAI, zero/low_level/README.md and low_level_optim.py: stage 2 reduces in every
 // backward pass, and weights are gathered after the update
 constexpr EngineRules colossalai() {
@@ -338,10 +357,11 @@ constexpr EngineRules maxtext() {
   return rules;
 }
 
-constexpr std::array<EngineRules, 15> rows = {
+constexpr std::array<EngineRules, 16> rows = {
     xt_run(),     xtuner_v1(), torchtitan(),    simple_fsdp(),        maxtext(),
     fsdp1(),      megatron(),  megatron_fsdp(), megatron_deepspeed(), deepspeed(),
-    colossalai(), mindspeed(), mindformers(),   nanotron(),           internevo()};
+    colossalai(), mindspeed(), mindformers(),   nanotron(),           internevo(),
+    internevo_fsdp()};
 
 }  // namespace
 

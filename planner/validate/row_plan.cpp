@@ -34,10 +34,11 @@ struct EngineOfFramework {
 // For attention where a row names no kernels: PyTorch's own, which are those of FlashAttention-2.
 // LLM-Foundry's published sweep runs the kernels in Triton whatever a table says
 // (scripts/train/benchmarking/submit_benchmarks.py).
-constexpr std::array<EngineOfFramework, 15> engine_rows = {{
+constexpr std::array<EngineOfFramework, 16> engine_rows = {{
     {"fsdp2", "XTuner V1", "xtuner_v1", 4096, "1024", ""},
     {"fsdp2", "", "torchtitan", 0, "none", "flash2"},
     {"fsdp1", "LLM-Foundry", "fsdp1", 0, "none", "triton", true},
+    {"fsdp1", "InternEvo", "internevo_fsdp", 0, "none", "flash2"},
     {"fsdp1", "", "fsdp1", 0, "none", "flash2"},
     {"megatron", "Megatron-DeepSpeed", "megatron_deepspeed", 0, "none", ""},
     {"megatron", "", "megatron", 0, "none", ""},

@@ -238,6 +238,7 @@ constexpr EngineRules deepspeed() {
   rules.splits_sequences = true;
   rules.least_zero = 1;
   rules.keeps_narrow_shards = true;
+  rules.updates_on_host = true;  // runtime/zero/offload_config.py
   rules.loss = LossKind::fp32_whole;
   rules.workspaces = torchtitan_workspaces;
   return rules;
@@ -280,6 +281,7 @@ constexpr EngineRules nanotron() {
   rules.sends_copies = false;
   rules.splits_tensors_of_experts = false;
   rules.drops_by_op = false;
+  rules.pairs_micro_steps = false;
   rules.keeps_attended = false;
   rules.gathers_in_forward = false;
   rules.reduces_behind_gathers = false;
@@ -314,9 +316,10 @@ constexpr EngineRules internevo() {
   return rules;
 }
 
-// Source: InternEvo 0.2, train/training_internlm.py, wrap_FSDP_model, which wraps embedding and head
-// too, and attention and ffn apart, which we gather together; solver/optimizer/fsdp_optimizer.py,
-// which updates shards in fp32 beside those in 16 bits. Layers are those of `internevo`.
+// Source: InternEvo 0.2, train/training_internlm.py, wrap_FSDP_model, which wraps embedding and
+// head too, and attention and ffn apart, which we gather together;
+// solver/optimizer/fsdp_optimizer.py, which updates shards in fp32 beside those in 16 bits. Layers
+// are those of `internevo`.
 constexpr EngineRules internevo_fsdp() {
   EngineRules rules = internevo();
   rules.name = "internevo_fsdp";
@@ -326,6 +329,7 @@ constexpr EngineRules internevo_fsdp() {
   rules.keeps_last_dense_layer = false;
   rules.keeps_last_sparse_layer = false;
   rules.keeps_narrow_shards = true;
+  rules.updates_all_at_once = true;
   rules.replicates = false;
   rules.all_reduces_gradients = false;
   rules.least_zero = 3;
@@ -341,6 +345,7 @@ constexpr EngineRules colossalai() {
   rules.summary = "Colossal-AI: stages 1 and 2 of ZeRO";
   rules.splits_sequences = false;
   rules.keeps_narrow_shards = false;
+  rules.updates_on_host = false;
   rules.most_zero = 2;
   return rules;
 }
@@ -358,9 +363,9 @@ constexpr EngineRules maxtext() {
 }
 
 constexpr std::array<EngineRules, 16> rows = {
-    xt_run(),     xtuner_v1(), torchtitan(),    simple_fsdp(),        maxtext(),
-    fsdp1(),      megatron(),  megatron_fsdp(), megatron_deepspeed(), deepspeed(),
-    colossalai(), mindspeed(), mindformers(),   nanotron(),           internevo(),
+    xt_run(),        xtuner_v1(), torchtitan(),    simple_fsdp(),        maxtext(),
+    fsdp1(),         megatron(),  megatron_fsdp(), megatron_deepspeed(), deepspeed(),
+    colossalai(),    mindspeed(), mindformers(),   nanotron(),           internevo(),
     internevo_fsdp()};
 
 }  // namespace

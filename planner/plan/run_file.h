@@ -72,6 +72,8 @@ struct RunFile {
   std::optional<Choice> swap;
   std::optional<Optimizer> optimizer;
   std::optional<bool> swap_optimizer;
+  std::optional<bool> offload_optimizer;
+  std::optional<bool> offload_parameters;
   std::optional<Choice> loss_chunk;
   std::optional<double> learning_rate;
   std::optional<double> beta1;
@@ -227,6 +229,10 @@ struct RunFile {
                   "adamw, or muon for the matrices of layers (default adamw)");
     archive.field("swap_optimizer", swap_optimizer,
                   "true: AdamW's moments wait in host memory (default false)");
+    archive.field("offload_optimizer", offload_optimizer,
+                  "true: the host keeps weights and moments in fp32 and updates (default false)");
+    archive.field("offload_parameters", offload_parameters,
+                  "true: 16-bit shards of weights wait there too (default false)");
     archive.field("loss_chunk", loss_chunk, "none, auto or so many tokens (default auto)");
   }
   template <typename Archive>

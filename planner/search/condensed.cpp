@@ -5,6 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include "planner/lower/engine.h"
+
 namespace xt {
 namespace {
 
@@ -147,7 +149,12 @@ std::vector<std::int64_t> Condensed::copies() const {
 
 bool is_condensable(const Strategy& strategy) {
   const bool sums_norms = strategy.tensor_parallel > 1 && strategy.tensor_sequence_parallel;
-  return strategy.optimizer == Optimizer::adamw && !sums_norms && strategy.pipeline_parallel == 1;
+  const EngineRules* rules = engine_named(strategy.engine);
+  const bool meets_all_layers = sums_norms || strategy.expert_parallel_overlap ||
+                                rules->updates_all_at_once || rules->adds_after_backward ||
+                                rules->reduces_at_end;
+  return strategy.optimizer == Optimizer::adamw && !meets_all_layers &&
+         strategy.pipeline_parallel == 1;
 }
 
 Condensed condensed(const OpGraph& graph, const Strategy& strategy) {

@@ -9,6 +9,7 @@
 #include "planner/lower/engine.h"
 #include "planner/validate/model_config.h"
 #include "planner/validate/row_notes.h"
+#include "planner/validate/row_offload.h"
 #include "planner/validate/row_recompute.h"
 #include "planner/validate/tuned_recipe.h"
 
@@ -65,10 +66,6 @@ const EngineRules& rules_of(const PublishedRow& row) {
 
 bool notes_say(const PublishedRow& row, std::string_view phrase) {
   return row.notes.find(phrase) != std::string::npos;
-}
-
-bool offloads_inputs_of_layers(const PublishedRow& row) {
-  return row.offload == "activations" || row.offload == "activation checkpoints";
 }
 
 bool has_odd_shared_expert(const PublishedRow& row) {
@@ -138,7 +135,7 @@ struct Refusal {
 constexpr std::string_view no_engine = "engine", no_machine = "machine", no_model = "model";
 constexpr std::string_view refused_by_checks = "refused by the checks of a plan";
 
-constexpr std::array<Refusal, 17> refusals = {{
+constexpr std::array<Refusal, 19> refusals = {{
     {no_engine, [](const PublishedRow& row) { return engine_of(row) == nullptr; },
      [](const PublishedRow& row) { return row.framework_family; }},
     {"pipeline parallelism",
@@ -178,13 +175,20 @@ constexpr std::array<Refusal, 17> refusals = {{
        const double usual = bytes_of_state(row);
        return row.optimizer_state_bytes_per_param.value_or(usual) != usual;
      }},
-    {"offload of other than inputs of layers",
-     [](const PublishedRow& row) { return row.offload && !offloads_inputs_of_layers(row); }},
+    {"offload of other than inputs of layers, or optimizer and weights",
+     [](const PublishedRow& row) { return offload_of(row) == nullptr; }},
+    {"an update on the host",
+     [](const PublishedRow& row) {
+       return offload_of(row)->of_optimizer && !rules_of(row).updates_on_host;
+     }},
     {"offload without full recompute",
      [](const PublishedRow& row) {
-       return row.offload && row.recompute != PublishedRecompute::full;
+       return offload_of(row)->of_inputs && row.recompute != PublishedRecompute::full;
      }},
-    {"offload of dense models", [](const PublishedRow& row) { return row.offload && !swaps(row); }},
+    {"offload of dense models",
+     [](const PublishedRow& row) { return offload_of(row)->of_inputs && !swaps(row); }},
+    {"an ffn in tiles",
+     [](const PublishedRow& row) { return notes_say(row, "MLP computed in tiles"); }},
 }};
 
 std::string text(const Refusal& refusal, const PublishedRow& row) {
@@ -214,6 +218,8 @@ std::int64_t liger_chunk(const PublishedRow& row) {
   return static_cast<std::int64_t>(std::bit_ceil(least));
 }
 
+constexpr std::array<std::string_view, 2> liger_phrases = {"Liger fused linear cross entropy",
+                                                           "Liger fused cross entropy"};
 constexpr std::array<std::string_view, 3> chunk_phrases = {
     "cross entropy in chunks", "cross entropy in 8 chunks", "chunked loss"};
 
@@ -223,7 +229,7 @@ constexpr std::array<std::string_view, 3> chunk_phrases = {
 // Source: torchtitan, components/loss.py
 std::string loss_chunk(const PublishedRow& row, const EngineOfFramework& of) {
   constexpr std::int64_t default_chunks = 8;
-  if (notes_say(row, "Liger fused linear cross entropy")) return std::to_string(liger_chunk(row));
+  if (says_any(row, liger_phrases)) return std::to_string(liger_chunk(row));
   if (says_any(row, chunk_phrases) && !notes_say(row, "undoes the loss chunking"))
     return std::to_string(loss_tokens(row) / default_chunks);
   return std::string(of.loss_chunk);
@@ -301,8 +307,10 @@ Flags flags_of(const PublishedRow& row, const EngineOfFramework& of, const Profi
                  {"compute_dtype", row.precision == "fp16" ? "fp16" : "bf16"},
                  {"fp8_products", row.has_fp8() ? "true" : "false"},
                  {"recompute", *recompute_of(row)},
-                 {"swap", row.offload ? "all" : "none"},
+                 {"swap", offload_of(row)->of_inputs ? "all" : "none"},
                  {"loss_chunk", loss_chunk(row, of)}};
+  if (offload_of(row)->of_optimizer) flags.emplace_back("offload_optimizer", "true");
+  if (offload_of(row)->of_parameters) flags.emplace_back("offload_parameters", "true");
   const std::string kernel = attention_kernel(row, of, profile);
   if (!kernel.empty()) flags.emplace_back("attention_kernel", kernel);
   const Flags tuned = rules_of(row).has_transformer_engine ? tuned_recipe(row) : Flags();

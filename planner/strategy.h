@@ -51,8 +51,10 @@ struct Strategy {
   RecomputeOps recompute_ops = {};    ///< of those layers
   std::int64_t swap_layers = 0;       ///< the first so many layers; never more than recomputed
   Optimizer optimizer = Optimizer::adamw;
-  bool swaps_optimizer = false;  ///< AdamW's two moments wait in host memory
-  std::int64_t loss_chunk = 0;   ///< tokens per chunk of the loss; loss_tokens() when whole
+  bool swaps_optimizer = false;      ///< AdamW's two moments wait in host memory
+  bool offloads_optimizer = false;   ///< weights and moments in fp32 are the host's, and the update
+  bool offloads_parameters = false;  ///< so are a rank's 16-bit shards between gathers
+  std::int64_t loss_chunk = 0;       ///< tokens per chunk of the loss; loss_tokens() when whole
   DType compute_dtype = DType::fp32;
   bool has_fp8_products = false;  ///< of linear layers and experts
   Fp8Recipe fp8_recipe = Fp8Recipe::blockwise;

@@ -49,6 +49,8 @@ Demand memory_bound_demand(const Pricing& pricing);
 Demand optimizer_demand(const Pricing& pricing);
 /// The demand of a collective over the work's group.
 Demand collective_demand(const Pricing& pricing);
+/// The demand of what the host computes.
+Demand host_demand(const Pricing& pricing);
 /// The demand of a copy between device and host.
 Demand copy_demand(const Pricing& pricing);
 
@@ -74,6 +76,8 @@ double memory_bound_bytes(const Work& work, const Bindings& bindings);
 double optimizer_bytes(const Work& work, const Bindings& bindings);
 /// Bytes of the whole message of a collective.
 double collective_bytes(const Work& work, const Bindings& bindings);
+/// Bytes of host memory that what the host computes moves.
+double host_bytes(const Work& work, const Bindings& bindings);
 /// Bytes that a copy moves.
 double copy_bytes(const Work& work, const Bindings& bindings);
 

@@ -25,7 +25,7 @@ Demand class_demand(const Pricing& pricing) {
     case KernelClass::copy:
       return copy_demand(pricing);
     case KernelClass::host:
-      break;
+      return host_demand(pricing);
   }
   return {};
 }
@@ -122,7 +122,7 @@ Bytes memory_traffic(const Work& work, const Bindings& bindings) {
     case KernelClass::copy:
       return whole(copy_bytes(work, bindings));
     case KernelClass::host:
-      break;
+      return whole(host_bytes(work, bindings));
   }
   return Bytes(0);
 }

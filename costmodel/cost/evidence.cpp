@@ -109,6 +109,8 @@ Numbers own_numbers(const Profile& profile, const KernelEfficiency& own, const W
 Numbers numbers_of(const Work& work, const Bindings& bindings, const GroupShape& group,
                    const Profile& profile, Resource bound) {
   const KernelClass of = kernel_class(work.kernel);
+  if (work.kernel == Kernel::adamw_on_host)
+    return {{"host_memory_bandwidth", profile.host_memory_bandwidth->from}};
   if (of == KernelClass::host) return {{"launch.synchronize", profile.launch.synchronize.from}};
   if (of == KernelClass::copy) return copy_numbers(profile, work.kernel);
   if (of == KernelClass::collective)

@@ -77,6 +77,7 @@ enum class Kernel : std::uint8_t {
   all_to_all,
   copy_to_host,
   copy_to_device,
+  adamw_on_host,
   bind_rows,
   wait,
 };
@@ -107,7 +108,7 @@ struct KernelRow {
 };
 
 // clang-format off
-inline constexpr std::array<KernelRow, 62> kernel_rows = {{
+inline constexpr std::array<KernelRow, 63> kernel_rows = {{
     {Kernel::embedding, "embedding", KernelClass::memory_bound, "tokens[T] weight[V,E]", "y[T,E]", "T E V"},
     {Kernel::embedding_backward, "embedding_backward", KernelClass::memory_bound, "dy[T,E] tokens[T]", "dweight[V,E]!", "T E V"},
     {Kernel::rms_norm, "rms_norm", KernelClass::memory_bound, "x[T,E] weight[E]", "y[T,E] rstd[T]", "T E"},
@@ -168,6 +169,7 @@ inline constexpr std::array<KernelRow, 62> kernel_rows = {{
     {Kernel::all_to_all, "all_to_all", KernelClass::collective, "rows[R,E] sent_counts received_counts", "received[R,E]", "sent_rows received_rows E"},
     {Kernel::copy_to_host, "copy_to_host", KernelClass::copy, "x", "host", "elements"},
     {Kernel::copy_to_device, "copy_to_device", KernelClass::copy, "host", "x", "elements"},
+    {Kernel::adamw_on_host, "adamw_on_host", KernelClass::host, "gradient sum[1]", "parameter! exp_avg! exp_avg_sq! narrow", "elements"},
     {Kernel::bind_rows, "bind_rows", KernelClass::host, "counts[ep,X]", "", "rows_received"},
     {Kernel::wait, "wait", KernelClass::host, "", "", ""},
 }};

@@ -9,7 +9,8 @@
 namespace xt {
 
 /// How a token knows its place: angles of queries and keys, a learned vector added to its
-/// embedding, or a bias inside attention (ALiBi), which costs nothing.
+/// embedding, or a bias inside attention (ALiBi), which costs
+/// nothing where attention is fused.
 enum class Position : std::uint8_t { rotary, learned, biased };
 
 /// A decoder-only transformer.

@@ -12,7 +12,7 @@
 namespace xt {
 namespace {
 
-constexpr std::array<Family, 14> rows = {{
+constexpr std::array<Family, 15> rows = {{
     {.model_type = "qwen3",
      .summary = "dense decoder with grouped query attention and norms of query and key",
      .has_qk_norm = true,
@@ -23,8 +23,11 @@ constexpr std::array<Family, 14> rows = {{
      .has_experts = true,
      .is_executed = true},
     {.model_type = "llama", .summary = "dense decoder with grouped query attention"},
+    {.model_type = "baichuan",
+     .summary = "the same with ALiBi; without the norm of Baichuan 2's lm_head",
+     .has_alibi = true},
     {.model_type = "qwen2",
-     .summary = "the same with biases of query, key and value",
+     .summary = "as llama with biases of query, key and value",
      .has_qkv_bias = true},
     {.model_type = "olmo3",
      .summary = "norms behind attention and ffn, windows in three of four layers",
@@ -95,6 +98,7 @@ void Family::shape(Architecture& architecture) const {
   architecture.has_layer_norm = has_layer_norm;
   architecture.has_gated_ffn = !has_layer_norm;
   architecture.has_norm_bias = has_biases;
+  if (has_alibi) architecture.position = Position::biased;
   architecture.has_dropout = architecture.has_attention_dropout = has_biases;
 }
 

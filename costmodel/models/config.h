@@ -31,6 +31,7 @@ struct Family {
   bool has_mla = false;
   bool has_layer_norm = false;  ///< and an ffn of two products
   bool has_biases = false;      ///< of products and norms, and dropout unless files turn it off
+  bool has_alibi = false;       ///< a bias of attention in the place of rotary angles
   bool is_gpt = false;          ///< positions are learned or a bias of attention
   bool is_executed = false;     ///< by xt-run
 

@@ -44,10 +44,14 @@ void AttentionHalf::scores_pass(Pass pass, std::int64_t bytes,
   write_.in(pass, Kernel::cast, part, {batch() * s * s, bytes}, inputs, {to});
 }
 
-// Where no fused kernel fits, scores are widened to fp32, masked in place, and narrowed again.
+// A bias is one more tensor of scores, which is read. Its table, one for all layers, is not
+// counted. Where no fused kernel fits, scores are widened to fp32, masked in place, and narrowed
+// again.
 void AttentionHalf::softmax(ValueId products) {
   const std::int64_t s = options_.sample_length, wide = width(DType::fp32);
   weights_ = scores();
+  // Source: Hugging Face, modeling_baichuan.py; ModelLink, core attention, baddbmm
+  if (model_.position == Position::biased) scores_pass(Pass::forward, width_, {products}, products);
   if (has_fused_softmax()) {
     write_.forward(Kernel::softmax, part, {batch(), s, s}, {products}, {weights_});
     return;

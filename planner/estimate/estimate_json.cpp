@@ -33,6 +33,8 @@ Json strategy_json(const Plan& plan) {
        {"swap_layers", s.swap_layers},
        {"optimizer", optimizer_names[static_cast<std::size_t>(s.optimizer)]},
        {"swap_optimizer", s.swaps_optimizer},
+       {"offload_optimizer", s.offloads_optimizer},
+       {"offload_parameters", s.offloads_parameters},
        {"loss_chunk", s.loss_chunk},
        {"compute_dtype", name(s.compute_dtype)},
        {"fp8_products", s.has_fp8_products},

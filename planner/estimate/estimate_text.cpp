@@ -41,6 +41,8 @@ std::string layout_text(const Strategy& s) {
   if (s.routing_imbalance > 1) text += fmt::format(", routing_imbalance {}", s.routing_imbalance);
   if (s.optimizer == Optimizer::muon) text += ", muon";
   if (s.swaps_optimizer) text += ", optimizer on the host";
+  if (s.offloads_optimizer) text += ", updated on the host";
+  if (s.offloads_parameters) text += ", weights on the host";
   if (s.sequence_parallel > 1) text += fmt::format(", sequence_parallel {}", s.sequence_parallel);
   if (s.context_parallel > 1)
     text += fmt::format(", context_parallel {} by {}", s.context_parallel,

@@ -261,6 +261,7 @@ constexpr EngineRules deepspeed() {
   rules.least_zero = 1;
   rules.keeps_narrow_shards = true;
   rules.keeps_gradient_shards = true;
+  rules.updates_on_host = true;  // runtime/zero/offload_config.py
   rules.loss = LossKind::fp32_whole;
   rules.workspaces = torchtitan_workspaces;
   return rules;
@@ -305,6 +306,7 @@ constexpr EngineRules nanotron() {
   rules.sends_copies = false;
   rules.splits_tensors_of_experts = false;
   rules.drops_by_op = false;
+  rules.pairs_micro_steps = false;
   rules.keeps_attended = false;
   rules.gathers_in_forward = false;
   rules.reduces_behind_gathers = false;
@@ -341,6 +343,27 @@ constexpr EngineRules internevo() {
   return rules;
 }
 
+// Source: InternEvo 0.2, train/training_internlm.py, wrap_FSDP_model, which wraps embedding and
+// head too, and attention and ffn apart, which we gather together;
+// solver/optimizer/fsdp_optimizer.py, which updates shards in fp32 beside those in 16 bits. Layers
+// are those of `internevo`.
+constexpr EngineRules internevo_fsdp() {
+  EngineRules rules = internevo();
+  rules.name = "internevo_fsdp";
+  rules.summary = "InternEvo on PyTorch's first FSDP: 16-bit shards beside those in fp32";
+  rules.pools_by_stream = true;
+  rules.reduces_behind_gathers = true;
+  rules.keeps_last_dense_layer = false;
+  rules.keeps_last_sparse_layer = false;
+  rules.keeps_narrow_shards = true;
+  rules.updates_all_at_once = true;
+  rules.replicates = false;
+  rules.all_reduces_gradients = false;
+  rules.least_zero = 3;
+  rules.most_zero = 3;
+  return rules;
+}
+
 // Source: ColossalAI, zero/low_level/README.md and low_level_optim.py: stage 2 reduces in every
 // backward pass, and weights are gathered after the update
 constexpr EngineRules colossalai() {
@@ -349,6 +372,7 @@ constexpr EngineRules colossalai() {
   rules.summary = "Colossal-AI: stages 1 and 2 of ZeRO";
   rules.splits_sequences = false;
   rules.keeps_narrow_shards = false;
+  rules.updates_on_host = false;
   rules.most_zero = 2;
   return rules;
 }
@@ -365,11 +389,11 @@ constexpr EngineRules maxtext() {
   return rules;
 }
 
-constexpr std::array<EngineRules, 16> rows = {
+constexpr std::array<EngineRules, 17> rows = {
     xt_run(),    xtuner_v1(),      torchtitan(), simple_fsdp(),   maxtext(),
     fsdp1(),     fsdp1_autocast(), megatron(),   megatron_fsdp(), megatron_deepspeed(),
     deepspeed(), colossalai(),     mindspeed(),  mindformers(),   nanotron(),
-    internevo()};
+    internevo(), internevo_fsdp()};
 
 }  // namespace
 

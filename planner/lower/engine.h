@@ -79,6 +79,8 @@ struct EngineRules {
   bool chunks_loss = true;          ///< else lm_head and loss are whole
   LossKind loss = LossKind::in_place;
   bool updates_op_by_op = false;      ///< AdamW without a fused kernel
+  bool updates_all_at_once = false;   ///< op by op, each over all parameters
+  bool updates_on_host = false;       ///< can leave weights, moments and the update to the host
   DType reduce_dtype = DType::bf16;   ///< of gradients, where the strategy does not say
   bool swaps_optimizer = false;       ///< can keep AdamW's moments on the host
   bool has_muon = false;              ///< Muon for the matrices of layers

@@ -159,12 +159,45 @@ void Lowering::prepare() {
   build_.end_section(1, origin(Phase::prepare, StepPart::section));
 }
 
+namespace {
+
+// Two averages, a root and its scaling, the decay and the step, each a pass: 88 bytes an element,
+// of which the fused kernel moves 28.
+//
+// Source: MosaicML Composer, optim/decoupled_weight_decay.py; PyTorch, optim/adamw.py
+constexpr std::int64_t further_bytes = 88 - 28;
+
+}  // namespace
+
+// Where passes go over all parameters, second moments' roots and those with epsilon added are there
+// of all at once.
+//
+// Source: PyTorch 2.0, optim/adamw.py, _multi_tensor_adamw: exp_avg_sq_sqrt and denom
+std::vector<BufferId> Lowering::roots_of_all() {
+  std::vector<BufferId> buffers;
+  if (!rules_.updates_all_at_once) return buffers;
+  const Origin from = origin(Phase::optimizer, StepPart::update);
+  for (FsdpUnit& unit : units_)
+    for (UnitFlat& flat : unit.flats) {
+      BufferId of = build_.draft().flats[static_cast<std::size_t>(flat.flat)].exp_avg_sq;
+      for (int i = 0; i < 2; ++i) {
+        const BufferId root = build_.transient(
+            {{flat.shard_elements, 1, 1}, DType::fp32, MemoryCategory::workspace, Space::device});
+        op(Kernel::cast, from, {flat.shard_elements, further_bytes / 2}, {of}, {root});
+        buffers.push_back(root);
+        of = root;
+      }
+    }
+  return buffers;
+}
+
 // AdamW on one flat, or on what Muon leaves of it. Moments that wait in host memory are fetched for
 // it and written back, and nothing of it overlaps the next flat's.
 //
 // Source: XTuner V1 (InternLM/xtuner, b934f4620), optim/, SwapAdamW: one parameter after the other
 void Lowering::update(const FsdpUnit& unit, UnitFlat& flat) {
   if (flat.adamw_elements == 0) return;
+  if (strategy_.offloads_optimizer) return update_on_host(unit, flat);
   const Flat stored = build_.draft().flats[static_cast<std::size_t>(flat.flat)];
   const Extent n = flat.adamw_elements;
   const Origin from = unit.layer < 0 ? Origin{Phase::optimizer, build_.part(stored.name)}
@@ -179,11 +212,6 @@ void Lowering::update(const FsdpUnit& unit, UnitFlat& flat) {
       std::min(flat.layout->largest_piece / group_size(flat.group), flat.adamw_elements);
   for (std::int64_t copy = 0; copy < rules_.optimizer_copies; ++copy)
     workspaces_.push_back({{largest, 1, 1}});
-  // Two averages, a root and its scaling, the decay and the step, each a pass: 88 bytes an element,
-  // of which the fused kernel moves 28.
-  //
-  // Source: MosaicML Composer, optim/decoupled_weight_decay.py
-  constexpr std::int64_t further_bytes = 88 - 28;
   if (rules_.updates_op_by_op)
     op(Kernel::cast, from, {n, further_bytes}, {flat.gradient_shard}, {flat.gradient_shard});
   const std::array<BufferId, 2> moments{fetched(stored.exp_avg, from),
@@ -238,19 +266,24 @@ void Lowering::optimize() {
   widen_gradients();
   const BufferId grad_norm = build_.draft().batch.grad_norm;
   for (FsdpUnit& unit : units_)
-    for (UnitFlat& flat : unit.flats)
+    for (UnitFlat& flat : unit.flats) {
+      if (strategy_.offloads_optimizer) continue;  // taken when they were reduced
       op(Kernel::square_sum, origin(Phase::optimizer, StepPart::norm, unit.layer),
          {flat.shard_elements}, {flat.gradient_shard}, {grad_norm});
+    }
   op(Kernel::all_reduce, origin(Phase::optimizer, StepPart::norm), {2}, {}, {scalars_},
      Lane::reduce_scatter, Group::world);
   pending_swap_ = no_op;
   if (strategy_.optimizer == Optimizer::muon) update_by_muon();
+  const std::vector<BufferId> together = roots_of_all();
   if (keeps_gradient_shards()) {
     update_in_groups();
   } else {
     for (FsdpUnit& unit : units_)
       for (UnitFlat& flat : unit.flats) update(unit, flat);
   }
+  const auto last = OpId(static_cast<std::uint32_t>(build_.n_ops() - 1));
+  for (const BufferId buffer : together) build_.hold(buffer, last);
   publish_weights();
   build_.end_section(1, origin(Phase::optimizer, StepPart::section));
 }

@@ -199,7 +199,8 @@ class Lowering {
   }
   bool gathers_wide() const { return rules_.gathers_wide && graph_.dtype != DType::fp32; }
   bool keeps_gradient_shards() const {
-    return rules_.keeps_gradient_shards && strategy_.zero == 3 && stage_ == nullptr;
+    return rules_.keeps_gradient_shards && strategy_.zero == 3 && stage_ == nullptr &&
+           !strategy_.offloads_optimizer;
   }
   DType kept_gradient() const {
     return keeps_narrow_shards() ? strategy_.reduce_dtype : DType::fp32;
@@ -229,6 +230,14 @@ class Lowering {
   void widen_gradients();
   void update_in_groups();
   void publish_weights();
+
+  // host_update.cpp: what waits and is updated on the host
+  Space space_of_state() const {
+    return strategy_.offloads_optimizer ? Space::host : Space::device;
+  }
+  BufferId brought(const FsdpUnit& unit, const UnitFlat& flat, Phase phase);
+  OpId leave_on_host(const FsdpUnit& unit, UnitFlat& flat, BufferId reduced, Lane lane);
+  void update_on_host(const FsdpUnit& unit, UnitFlat& flat);
 
   // micro_step.cpp: forward, recompute, backward, swap
   void micro_step(bool is_first, std::int64_t repeat);
@@ -325,6 +334,7 @@ class Lowering {
   void prepare();
   void micro_steps();
   void optimize();
+  std::vector<BufferId> roots_of_all();
   void update(const FsdpUnit& unit, UnitFlat& flat);
   BufferId fetched(BufferId moment, const Origin& origin);
   OpId write_back(BufferId copy, BufferId moment, const Origin& origin);

@@ -196,7 +196,8 @@ PreparedBlock prepared(const OpGraph& graph, const Block& block, const ShardRank
   result.backward_turns = backward_turns(block.backward);
   result.is_kept = kept_values(graph, block, dropped, kept);
   std::vector<bool> again = recomputed_ops(block, result.is_kept);
-  if (dropped.has(RecomputeOp::ffn))
+  // Who runs whole layers again runs the ffn's last product too, which no backward pass reads.
+  if (dropped.has(RecomputeOp::ffn) && !kept.recorded)
     std::fill(again.begin() + static_cast<std::ptrdiff_t>(first_of_ffn(graph, block)), again.end(),
               true);
   for (std::size_t i = 0; i < again.size(); ++i) {

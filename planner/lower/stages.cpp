@@ -24,10 +24,13 @@ void Lowering::make_copies(UnitFlat& flat) {
     if (flat.layout->has_fp8()) make_fp8_copies(flat);
     flat.is_stale = gathers_in_forward() && is_split(flat);
   } else if (keeps_narrow_shards()) {
-    flat.narrow = flat.layout->has_fp8()
-                      ? resident(flat.layout->gathered_bytes / group_size(flat.group), DType::uint8,
-                                 MemoryCategory::parameters)
-                      : resident(flat.shard_elements, graph_.dtype, MemoryCategory::parameters);
+    const bool is_fp8 = flat.layout->has_fp8();
+    const Extent shard =
+        is_fp8 ? flat.layout->gathered_bytes / group_size(flat.group) : flat.shard_elements;
+    flat.narrow = build_.resident({{shard, 1, 1},
+                                   is_fp8 ? DType::uint8 : graph_.dtype,
+                                   MemoryCategory::parameters,
+                                   strategy_.offloads_parameters ? Space::host : Space::device});
   }
   if (keeps_gradients())
     flat.gradient = resident(n, strategy_.reduce_dtype, MemoryCategory::gradients);
@@ -244,7 +247,7 @@ void Lowering::widen_gradient(const FsdpUnit& unit, UnitFlat& flat) {
 }
 
 void Lowering::widen_gradients() {
-  if (keeps_gradient_shards()) return;
+  if (keeps_gradient_shards() || strategy_.offloads_optimizer) return;
   for (FsdpUnit& unit : units_)
     for (UnitFlat& flat : unit.flats) widen_gradient(unit, flat);
 }
@@ -273,7 +276,7 @@ void Lowering::update_in_groups() {
 
 // Narrows what was updated, and brings it to all ranks where the next forward pass does not.
 void Lowering::publish_weights() {
-  if (!keeps_weights() && !keeps_narrow_shards()) return;
+  if (strategy_.offloads_optimizer || (!keeps_weights() && !keeps_narrow_shards())) return;
   for (FsdpUnit& unit : units_)
     for (UnitFlat& flat : unit.flats) {
       const Flat& stored = build_.draft().flats[static_cast<std::size_t>(flat.flat)];

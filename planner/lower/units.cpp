@@ -20,11 +20,11 @@ UnitFlat Lowering::make_flat(const FsdpUnit& unit, const FlatLayout& layout, Gro
   const auto shard = [&](std::int64_t n, MemoryCategory category, Space space) {
     return build_.resident({{n, 1, 1}, DType::fp32, category, space});
   };
-  const Space moments = strategy_.swaps_optimizer ? Space::host : Space::device;
+  const Space moments = strategy_.swaps_optimizer ? Space::host : space_of_state();
   const bool is_beside = keeps_weights() || keeps_narrow_shards();
   const BufferId parameter =
       shard(flat.shard_elements, is_beside ? MemoryCategory::optimizer : MemoryCategory::parameters,
-            Space::device);
+            space_of_state());
   const BufferId exp_avg = shard(flat.shard_elements, MemoryCategory::optimizer, moments);
   const BufferId exp_avg_sq = shard(flat.adamw_elements, MemoryCategory::optimizer, moments);
   flats.push_back(
@@ -107,7 +107,7 @@ void Lowering::gather_flat(const FsdpUnit& unit, UnitFlat& flat, Phase phase) {
   const std::int64_t n = flat.layout->gathered_bytes / width(unit_type);
   BufferId shard = build_.draft().flats[static_cast<std::size_t>(flat.flat)].parameter;
   if (keeps_narrow_shards()) {
-    shard = flat.narrow;
+    shard = strategy_.offloads_parameters ? brought(unit, flat, phase) : flat.narrow;
   } else if (unit_type != DType::fp32) {
     const BufferId narrow = build_.transient({{n / group_size(flat.group), 1, 1},
                                               unit_type,
@@ -226,6 +226,7 @@ BufferId Lowering::reduce_flat(const FsdpUnit& unit, UnitFlat& flat, bool is_fir
   const DType kept = kept_gradient();
   TensorSpec shard{{flat.shard_elements, 1, 1}, kept, MemoryCategory::gradients, Space::device};
   shard.pool = pool(Lane::reduce_scatter);
+  if (strategy_.offloads_optimizer) shard.lane = Lane::swap_out;
   if (is_first && !keeps_gradient_shards()) flat.gradient_shard = build_.transient(shard);
   BufferId reduced = flat.gradient_shard;
   if (!is_first || on_wire != kept) {
@@ -249,6 +250,10 @@ BufferId Lowering::reduce_flat(const FsdpUnit& unit, UnitFlat& flat, bool is_fir
     convert_reduced(from, flat, reduced, is_first);
     reduced = flat.gradient_shard;
     last = OpId(static_cast<std::uint32_t>(build_.n_ops() - 1));
+  }
+  if (strategy_.offloads_optimizer) {
+    last = leave_on_host(unit, flat, reduced, lane);
+    reduced = flat.gradient_shard;
   }
   pending_.push_back(
       {last, reduced == flat.gradient_shard ? no_buffer : reduced, &flat, unit.layer});

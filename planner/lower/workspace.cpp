@@ -101,6 +101,7 @@ void xt_run_workspaces(const Work& work, std::vector<WorkspaceSpec>& list) {
     case Kernel::all_to_all:
     case Kernel::copy_to_host:
     case Kernel::copy_to_device:
+    case Kernel::adamw_on_host:
     case Kernel::bind_rows:
     case Kernel::wait:
       break;

@@ -45,7 +45,7 @@ void check_sharded_stages(const Plan& plan, Request& request) {
 }
 
 // Where a chunk's backward pass follows its forward pass at once, nothing is gained.
-void check_offload(const Plan& plan, const EngineRules& rules, Request& request) {
+void check_offload_share(const Plan& plan, const EngineRules& rules, Request& request) {
   const Strategy& s = plan.strategy;
   if (s.offload_share == 0) return;
   if (!rules.offloads_chunks)
@@ -68,7 +68,7 @@ void check_offload(const Plan& plan, const EngineRules& rules, Request& request)
 
 void check_pipeline(const Plan& plan, const EngineRules& rules, Request& request) {
   const Strategy& s = plan.strategy;
-  check_offload(plan, rules, request);
+  check_offload_share(plan, rules, request);
   if (s.pipeline_parallel == 1) {
     if (s.virtual_stages > 1)
       request.problem("virtual_stages", "one stage has no other to take turns with",

@@ -134,6 +134,8 @@ void Resolver::choose_counts() {
   plan_.seed = from_.seed.value_or(0);
   s.optimizer = from_.optimizer.value_or(Optimizer::adamw);
   s.swaps_optimizer = from_.swap_optimizer.value_or(false);
+  s.offloads_optimizer = from_.offload_optimizer.value_or(false);
+  s.offloads_parameters = from_.offload_parameters.value_or(false);
   s.has_fp8_products = from_.fp8_products.value_or(false);
   s.fp8_recipe = from_.fp8_recipe.value_or(rules_->has_transformer_engine ? Fp8Recipe::delayed
                                                                           : Fp8Recipe::blockwise);

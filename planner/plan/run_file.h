@@ -73,6 +73,8 @@ struct RunFile {
   std::optional<Choice> swap;
   std::optional<Optimizer> optimizer;
   std::optional<bool> swap_optimizer;
+  std::optional<bool> offload_optimizer;
+  std::optional<bool> offload_parameters;
   std::optional<Choice> loss_chunk;
   std::optional<double> learning_rate;
   std::optional<double> beta1;
@@ -149,9 +151,7 @@ struct RunFile {
     archive.field("machine", machine, "Name in profiles, or a profile");
     archive.field("overlay", overlay, "Calibration to lay over the machine's profile");
     archive.field("engine", engine,
-                  "Whose step it is: xt_run, xtuner_v1, torchtitan, simple_fsdp, maxtext, fsdp1, "
-                  "megatron, megatron_fsdp, megatron_deepspeed, deepspeed, colossalai, mindspeed, "
-                  "mindformers, nanotron or internevo (default xt_run)");
+                  "Whose step it is, one of `xt-plan list engines` (default xt_run)");
     archive.field("compute_dtype", compute_dtype, "fp32, bf16 or fp16 (default: the engine's)");
     archive.field("fp8_products", fp8_products,
                   "true: linear layers and experts multiply, and are gathered, in fp8");
@@ -234,6 +234,10 @@ struct RunFile {
                   "adamw, or muon for the matrices of layers (default adamw)");
     archive.field("swap_optimizer", swap_optimizer,
                   "true: AdamW's moments wait in host memory (default false)");
+    archive.field("offload_optimizer", offload_optimizer,
+                  "true: the host keeps weights and moments in fp32 and updates (default false)");
+    archive.field("offload_parameters", offload_parameters,
+                  "true: 16-bit shards of weights wait there too (default false)");
     archive.field("loss_chunk", loss_chunk, "none, auto or so many tokens (default auto)");
   }
   template <typename Archive>

@@ -1,16 +1,34 @@
 #include "planner/validate/row_offload.h"
 
+#include <algorithm>
+#include <array>
+
 namespace xt {
+namespace {
 
-bool offloads_inputs_of_layers(const PublishedRow& row) {
-  return row.offload == "activations" || row.offload == "activation checkpoints";
-}
+constexpr std::array<Offload, 6> offloads = {{
+    {""},
+    {"activations", true},
+    {"activation checkpoints", true},
+    {"optimizer: AdamW on the CPU", false, true},
+    {"parameters, optimizer", false, true, true},
+    {"parameters, optimizer; activations", true, true, true},
+}};
 
-std::string_view offload_share(const PublishedRow& row) {
+std::string_view share_of_chunks(std::string_view text) {
   constexpr std::string_view before = "activations, share ", behind = " of the pipeline stage";
-  const std::string_view text = row.offload ? std::string_view(*row.offload) : std::string_view();
   if (!text.starts_with(before) || !text.ends_with(behind)) return {};
   return text.substr(before.size(), text.size() - before.size() - behind.size());
+}
+
+}  // namespace
+
+std::optional<Offload> offload_of(const PublishedRow& row) {
+  const std::string_view detail = row.offload ? std::string_view(*row.offload) : std::string_view();
+  if (const std::string_view share = share_of_chunks(detail); !share.empty())
+    return Offload{detail, false, false, false, share};
+  const auto found = std::ranges::find(offloads, detail, &Offload::detail);
+  return found == offloads.end() ? std::nullopt : std::optional(*found);
 }
 
 }  // namespace xt

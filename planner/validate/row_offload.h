@@ -1,18 +1,25 @@
 #pragma once
 
-// What a row's step has in host memory.
+// What of a published step waits in host memory.
 
+#include <optional>
 #include <string_view>
 
 #include "planner/validate/published_row.h"
 
 namespace xt {
 
-/// Whether the inputs of layers wait in host memory.
-bool offloads_inputs_of_layers(const PublishedRow& row);
+/// What waits on the host.
+struct Offload {
+  std::string_view detail;     ///< how rows tell it
+  bool of_inputs = false;      ///< of layers
+  bool of_optimizer = false;   ///< which is updated there
+  bool of_parameters = false;  ///< 16-bit shards too
+  std::string_view of_chunks =
+      {};  ///< the share of what a pipeline's chunks keep, as a row spells it
+};
 
-/// The share of what a pipeline's chunks keep that waits in host memory, as a row spells it; empty
-/// where it tells none.
-std::string_view offload_share(const PublishedRow& row);
+/// What `row` leaves to the host; none where no plan does.
+std::optional<Offload> offload_of(const PublishedRow& row);
 
 }  // namespace xt

@@ -35,11 +35,12 @@ struct EngineOfFramework {
 // For attention where a row names no kernels: PyTorch's own, which are those of FlashAttention-2.
 // LLM-Foundry's published sweep runs the kernels in Triton whatever a table says
 // (scripts/train/benchmarking/submit_benchmarks.py).
-constexpr std::array<EngineOfFramework, 16> engine_rows = {{
+constexpr std::array<EngineOfFramework, 17> engine_rows = {{
     {"fsdp2", "XTuner V1", "xtuner_v1", 4096, "1024", ""},
     {"fsdp2", "", "torchtitan", 0, "none", "flash2"},
     {"fsdp1", "LLM-Foundry", "fsdp1", 0, "none", "triton", true},
     {"fsdp1", "ATorch", "fsdp1_autocast", 0, "none", "flash2"},
+    {"fsdp1", "InternEvo", "internevo_fsdp", 0, "none", "flash2"},
     {"fsdp1", "", "fsdp1", 0, "none", "flash2"},
     {"megatron", "Megatron-DeepSpeed", "megatron_deepspeed", 0, "none", ""},
     {"megatron", "", "megatron", 0, "none", ""},
@@ -67,8 +68,6 @@ const EngineRules& rules_of(const PublishedRow& row) {
 bool notes_say(const PublishedRow& row, std::string_view phrase) {
   return row.notes.find(phrase) != std::string::npos;
 }
-
-bool swaps_inputs(const PublishedRow& row) { return row.offload && offload_share(row).empty(); }
 
 bool has_odd_shared_expert(const PublishedRow& row) {
   const PublishedModel& model = row.model;
@@ -137,7 +136,7 @@ struct Refusal {
 constexpr std::string_view no_engine = "engine", no_machine = "machine", no_model = "model";
 constexpr std::string_view refused_by_checks = "refused by the checks of a plan";
 
-constexpr std::array<Refusal, 17> refusals = {{
+constexpr std::array<Refusal, 19> refusals = {{
     {no_engine, [](const PublishedRow& row) { return engine_of(row) == nullptr; },
      [](const PublishedRow& row) { return row.framework_family; }},
     {"pipeline parallelism",
@@ -177,14 +176,20 @@ constexpr std::array<Refusal, 17> refusals = {{
        const double usual = bytes_of_state(row);
        return row.optimizer_state_bytes_per_param.value_or(usual) != usual;
      }},
-    {"offload of other than inputs of layers",
-     [](const PublishedRow& row) { return swaps_inputs(row) && !offloads_inputs_of_layers(row); }},
+    {"offload of other than inputs of layers, or optimizer and weights",
+     [](const PublishedRow& row) { return !offload_of(row); }},
+    {"an update on the host",
+     [](const PublishedRow& row) {
+       return offload_of(row)->of_optimizer && !rules_of(row).updates_on_host;
+     }},
     {"offload without full recompute",
      [](const PublishedRow& row) {
-       return swaps_inputs(row) && row.recompute != PublishedRecompute::full;
+       return offload_of(row)->of_inputs && row.recompute != PublishedRecompute::full;
      }},
     {"offload of dense models",
-     [](const PublishedRow& row) { return swaps_inputs(row) && !swaps(row); }},
+     [](const PublishedRow& row) { return offload_of(row)->of_inputs && !swaps(row); }},
+    {"an ffn in tiles",
+     [](const PublishedRow& row) { return notes_say(row, "MLP computed in tiles"); }},
 }};
 
 std::string text(const Refusal& refusal, const PublishedRow& row) {
@@ -214,6 +219,8 @@ std::int64_t liger_chunk(const PublishedRow& row) {
   return static_cast<std::int64_t>(std::bit_ceil(least));
 }
 
+constexpr std::array<std::string_view, 2> liger_phrases = {"Liger fused linear cross entropy",
+                                                           "Liger fused cross entropy"};
 constexpr std::array<std::string_view, 3> chunk_phrases = {
     "cross entropy in chunks", "cross entropy in 8 chunks", "chunked loss"};
 
@@ -223,7 +230,7 @@ constexpr std::array<std::string_view, 3> chunk_phrases = {
 // Source: torchtitan, components/loss.py
 std::string loss_chunk(const PublishedRow& row, const EngineOfFramework& of) {
   constexpr std::int64_t default_chunks = 8;
-  if (notes_say(row, "Liger fused linear cross entropy")) return std::to_string(liger_chunk(row));
+  if (says_any(row, liger_phrases)) return std::to_string(liger_chunk(row));
   if (says_any(row, chunk_phrases) && !notes_say(row, "undoes the loss chunking"))
     return std::to_string(loss_tokens(row) / default_chunks);
   return std::string(of.loss_chunk);
@@ -301,8 +308,10 @@ Flags flags_of(const PublishedRow& row, const EngineOfFramework& of, const Profi
                  {"compute_dtype", row.precision == "fp16" ? "fp16" : "bf16"},
                  {"fp8_products", row.has_fp8() ? "true" : "false"},
                  {"recompute", *recompute_of(row)},
-                 {"swap", swaps_inputs(row) ? "all" : "none"},
+                 {"swap", offload_of(row)->of_inputs ? "all" : "none"},
                  {"loss_chunk", loss_chunk(row, of)}};
+  if (offload_of(row)->of_optimizer) flags.emplace_back("offload_optimizer", "true");
+  if (offload_of(row)->of_parameters) flags.emplace_back("offload_parameters", "true");
   const std::string kernel = attention_kernel(row, of, profile);
   if (!kernel.empty()) flags.emplace_back("attention_kernel", kernel);
   const Flags tuned = rules_of(row).has_transformer_engine ? tuned_recipe(row) : Flags();
@@ -311,7 +320,7 @@ Flags flags_of(const PublishedRow& row, const EngineOfFramework& of, const Profi
   flags.insert(flags.end(), tuned.begin(), tuned.end());
   if (const auto dtype = reduce_dtype(row); dtype && !has_reduce_dtype)
     flags.emplace_back("reduce_dtype", *dtype);
-  if (const std::string_view share = offload_share(row); !share.empty())
+  if (const std::string_view share = offload_of(row)->of_chunks; !share.empty())
     flags.emplace_back("offload_share", std::string(share));
   if (const auto ops = dropped_ops(row)) flags.emplace_back("recompute_ops", *ops);
   const EngineRules& rules = *engine_named(of.engine);

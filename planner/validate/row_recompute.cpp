@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 
 namespace xt {
 namespace {
@@ -32,8 +33,10 @@ struct OpsOfDetail {
 
 // Source: Megatron-LM, core/transformer/transformer_config.py, recompute_modules; for
 // Megatron-Kwai, Yuan et al. 2024, "Accelerating the Training of Large Language Models using
-// Efficient Activation Rematerialization and Optimal Hybrid Parallelism", USENIX ATC
-constexpr std::array<OpsOfDetail, 8> ops_of_details = {{
+// Efficient Activation Rematerialization and Optimal Hybrid Parallelism", USENIX ATC;
+// MindSpeed, docs/features/activation-function-recompute.md and norm-recompute.md; MaxText,
+// layers/decoders.py, get_remat_policy
+constexpr std::array<OpsOfDetail, 11> ops_of_details = {{
     {"core_attn", "attention"},
     {"mlp", "ffn"},
     {"mlp, core_attn", "ffn+attention"},
@@ -42,6 +45,11 @@ constexpr std::array<OpsOfDetail, 8> ops_of_details = {{
     {"layernorm, moe_act", "activations+layer_norms"},
     {"layernorm, moe activation", "activations+layer_norms"},
     {"norms and the activation function of the MLP are recomputed", "activations+layer_norms"},
+    {"activation-function", "activations"},
+    {"activation-function, norm", "activations+layer_norms"},
+    {"policy save_dot_with_context_except_mlp: attention context and non-MLP matmul outputs saved, "
+     "MLP recomputed",
+     "norms+ffn"},
 }};
 
 // InternEvo computes norms again where it keeps layers.
@@ -65,6 +73,35 @@ std::optional<std::string_view> dropped_ops(const PublishedRow& row) {
   return found == ops_of_details.end() ? std::nullopt : std::optional(found->ops);
 }
 
+namespace {
+
+// "full recomputation of `some` of `all` layers" and what follows.
+struct PartOfLayers {
+  std::int64_t some = 0, all = 0;
+  std::string_view rest;
+};
+
+std::optional<PartOfLayers> part_of_layers(std::string_view detail) {
+  constexpr std::string_view begin = "full recomputation of ", of = " of ", layers = " layers";
+  if (!detail.starts_with(begin)) return std::nullopt;
+  PartOfLayers part;
+  const auto take = [&](std::int64_t& n, std::string_view behind) {
+    const auto [end, error] = std::from_chars(detail.data(), detail.data() + detail.size(), n);
+    if (error != std::errc()) return false;
+    detail.remove_prefix(static_cast<std::size_t>(end - detail.data()));
+    if (!detail.starts_with(behind)) return false;
+    detail.remove_prefix(behind.size());
+    return true;
+  };
+  detail.remove_prefix(begin.size());
+  if (!take(part.some, of) || !take(part.all, layers)) return std::nullopt;
+  part.rest = detail;
+  return part;
+}
+
+}  // namespace
+
+// Recomputed layers are spread evenly over the chunks of a pipeline.
 std::optional<std::string> recompute_of(const PublishedRow& row) {
   if (dropped_ops(row)) return "all";
   if (row.recompute == PublishedRecompute::none) return "none";
@@ -72,10 +109,13 @@ std::optional<std::string> recompute_of(const PublishedRow& row) {
   const std::string_view detail = *row.recompute_detail;
   if (detail == "full recomputation of every second layer")
     return std::to_string(row.model.num_hidden_layers / 2);
-  constexpr std::string_view some = "full recomputation of ";
-  const std::string all = fmt::format(" of {} layers", row.model.num_hidden_layers);
-  if (!detail.starts_with(some) || !detail.ends_with(all)) return std::nullopt;
-  return std::string(detail.substr(some.size(), detail.size() - some.size() - all.size()));
+  const auto part = part_of_layers(detail);
+  const std::int64_t layers = row.model.num_hidden_layers;
+  if (part && part->all == layers && part->rest.empty()) return std::to_string(part->some);
+  const std::int64_t chunks = row.parallel.pp * row.parallel.vpp;
+  if (part && part->all * chunks == layers && part->rest == " per chunk")
+    return std::to_string(part->some * chunks);
+  return std::nullopt;
 }
 
 }  // namespace xt

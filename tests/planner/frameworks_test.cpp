@@ -60,6 +60,39 @@ TEST(InternEvo, FewerRanksMaySplitOptimizerStateThanSumGradients) {
   EXPECT_EQ(some.strategy.replicas(), 2);
 }
 
+// 16-bit shards beside three numbers in fp32, of 16 ranks; at the update, a wide gradient and two
+// roots of every parameter are there at once.
+TEST(InternEvo, OnFsdpAnUpdateHasThreeMoreNumbersOfEveryParameter) {
+  const Plan plan = plan_with({{"engine", "internevo_fsdp"}});
+  EXPECT_NEAR(resident(plan, MemoryCategory::parameters), 2.0 / 16, 1e-3);
+  EXPECT_NEAR(resident(plan, MemoryCategory::optimizer), 12.0 / 16, 1e-3);
+  const OpGraph graph = graph_of(plan);
+  const Schedule schedule = lower(graph, plan.strategy);
+  const MemoryPeak peak =
+      memory_peak_in(schedule, assumed_bindings(schedule), Space::device, Phase::optimizer);
+  const auto of = [&](MemoryCategory category) {
+    const Bytes bytes = peak.by_category[static_cast<std::size_t>(category)];
+    return static_cast<double>(bytes.value) / static_cast<double>(count_parameters(graph, 1));
+  };
+  EXPECT_NEAR(of(MemoryCategory::workspace), 8.0 / 16, 1e-3);
+  EXPECT_NEAR(of(MemoryCategory::gradients), 4.0 / 16, 1e-3);
+}
+
+// Gradients go to the host once. 16-bit weights come back once, or, where they wait there, before
+// each gather: forward and backward, but the embedding once.
+TEST(DeepSpeed, OffloadMovesGradientsOutAndWeightsIn) {
+  const Flags state = {{"engine", "deepspeed"}, {"offload_optimizer", "true"}};
+  const Plan plain = plan_with({{"engine", "deepspeed"}}), some = plan_with(state),
+             all = plan_with(test::with(state, {{"offload_parameters", "true"}}));
+  EXPECT_EQ(sent(plain, Kernel::copy_to_host, Group::none), 0);
+  EXPECT_NEAR(sent(some, Kernel::copy_to_host, Group::none), 2.0 / 16, 1e-3);
+  EXPECT_NEAR(sent(some, Kernel::copy_to_device, Group::none), 2.0 / 16, 1e-3);
+  EXPECT_NEAR(sent(all, Kernel::copy_to_host, Group::none), 2.0 / 16, 1e-3);
+  EXPECT_NEAR(sent(all, Kernel::copy_to_device, Group::none),
+              sent(all, Kernel::all_gather, Group::shard) / 16, 1e-3);
+  EXPECT_GT(sent(all, Kernel::copy_to_device, Group::none), 3.0 / 16);
+}
+
 std::size_t ops_of(const Schedule& schedule, Kernel kernel) {
   return static_cast<std::size_t>(std::ranges::count_if(
       schedule.ops, [&](const Op& op) { return schedule.work(op).kernel == kernel; }));
@@ -191,7 +224,21 @@ TEST(RowPlan, EnginesAreChosenByFamilyAndName) {
   EXPECT_EQ(strategy_of("mindformers-94edbe08").engine, "mindformers");
   EXPECT_EQ(strategy_of("nanotron-8e13ab1a").engine, "nanotron");
   EXPECT_EQ(strategy_of("internevo-31bdbaaf").engine, "internevo");
+  EXPECT_EQ(strategy_of("internevo-mem-c58d92f1").engine, "internevo_fsdp");
   EXPECT_EQ(strategy_of("torchtitan-pr-8511faab").engine, "simple_fsdp");
+}
+
+TEST(RowPlan, StateOnTheHostIsRead) {
+  const Strategy some = strategy_of("mle-h200-97efd2db"), all = strategy_of("alst-9ac87d2a");
+  EXPECT_TRUE(some.offloads_optimizer && all.offloads_optimizer);
+  EXPECT_FALSE(some.offloads_parameters);
+  EXPECT_TRUE(all.offloads_parameters);
+}
+
+TEST(RowPlan, LayersRunAgainAreCountedByChunk) {
+  EXPECT_EQ(strategy_of("mindspeed-ci-c9ef218e").recompute_layers, 8);
+  EXPECT_EQ(strategy_of("mindspeed-ci-851bdacd").recompute_ops.text(), "activations");
+  EXPECT_EQ(strategy_of("maxtext-5e6c7611").recompute_ops.text(), "norms+ffn");
 }
 
 TEST(RowPlan, RanksThatShareOptimizerStateAreRead) {

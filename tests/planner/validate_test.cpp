@@ -344,7 +344,10 @@ TEST(RowPlan, WhatNoPlanHasIsNamed) {
   EXPECT_EQ(reason([](auto& row) { row.model.name = "another"; }), "model other_moe");
   EXPECT_EQ(reason([](auto& row) { row.model.mtp_layers = 1; }), "multi-token prediction");
   EXPECT_EQ(reason([](auto& row) { row.offload = "optimizer"; }),
-            "offload of other than inputs of layers");
+            "offload of other than inputs of layers, or optimizer and weights");
+  EXPECT_EQ(reason([](auto& row) { row.offload = "parameters, optimizer"; }),
+            "an update on the host");
+  EXPECT_EQ(reason([](auto& row) { row.notes += "MLP computed in tiles"; }), "an ffn in tiles");
 }
 
 TEST(RowPlan, WhatTheChecksOfAPlanRefuseIsToldInTheirWords) {

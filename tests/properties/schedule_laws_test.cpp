@@ -113,7 +113,7 @@ TEST(ScheduleLaws, RanksThatShareProductsTogetherDoWhatOneDoesAlone) {
 TEST(ScheduleLaws, AHigherStageOfZeroKeepsNoMore) {
   for_each_case(20, [](const Case& drawn) {
     const EngineRules& engine = *engine_named(drawn.strategy.engine);
-    if (engine.least_zero == engine.most_zero) return;
+    if (engine.least_zero == engine.most_zero || drawn.strategy.offloads_optimizer) return;
     const std::int64_t most = engine.keeps_gradient_shards ? 2 : engine.most_zero;
     Bytes earlier;
     for (std::int64_t zero = most; zero >= engine.least_zero; --zero) {
@@ -166,6 +166,7 @@ TEST(ScheduleLaws, WithoutRecomputeHardwareFlopsDifferOnlyByRouterAttentionAndOp
 
 TEST(ScheduleLaws, SwappedLayersWaitInHostMemory) {
   for_each_case(n_cases, [](const Case& drawn) {
+    if (drawn.strategy.offloads_optimizer) return;
     const Schedule schedule = drawn.schedule();
     const Bytes peak = memory_peak(schedule, assumed_bindings(schedule), Space::host).peak;
     const std::int64_t per_layer = drawn.strategy.rank_tokens() *
@@ -176,6 +177,31 @@ TEST(ScheduleLaws, SwappedLayersWaitInHostMemory) {
       if (drawn.strategy.swaps_optimizer)
         moments += 2 * flat.elements / schedule.group(flat.group).size * width(DType::fp32);
     EXPECT_EQ(peak.value, drawn.strategy.swap_layers * per_layer + moments) << drawn.text();
+  });
+}
+
+// 16 bits of a weight, its gradient, and three numbers in fp32: wherever they wait, they are as
+// many.
+TEST(ScheduleLaws, StateOnTheHostTakesAsManyBytesAsItDidOnTheDevice) {
+  for_each_case(n_cases, [](const Case& drawn) {
+    if (!drawn.strategy.offloads_optimizer) return;
+    Case without = drawn;
+    without.strategy.offloads_optimizer = without.strategy.offloads_parameters = false;
+    const auto resident = [](const Case& of, Space space) {
+      const Schedule schedule = of.schedule();
+      std::int64_t bytes = 0;
+      for (const Buffer& buffer : schedule.buffers)
+        if (buffer.kind == BufferKind::resident && buffer.space == space &&
+            (buffer.category == MemoryCategory::optimizer ||
+             buffer.category == MemoryCategory::parameters))
+          bytes += buffer.bytes(assumed_bindings(schedule)).value;
+      return bytes;
+    };
+    EXPECT_EQ(resident(drawn, Space::host) + resident(drawn, Space::device),
+              resident(without, Space::device))
+        << drawn.text();
+    EXPECT_EQ(resident(drawn, Space::device) == 0, drawn.strategy.offloads_parameters)
+        << drawn.text();
   });
 }
 

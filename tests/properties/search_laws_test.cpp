@@ -28,7 +28,7 @@ StepMemory whole_memory(const Schedule& schedule, const Bindings& bindings) {
 }
 
 TEST(SearchLaws, AStepWithoutTheMiddleOfItsRunsHasMemoryAndBoundOfTheWhole) {
-  const Profile profile = Catalogue{XT_DATA_ROOT}.machine("h800_sxm");
+  const Profile profile = Catalogue{XT_DATA_ROOT}.machine("h100_sxm");
   std::mt19937 random(20261130);
   std::size_t n_shorter = 0;
   for_each_case(12, [&](const Case& few) {

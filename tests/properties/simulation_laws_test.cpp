@@ -24,6 +24,7 @@ void for_each_priced(int n, Visit visit) {
     for_each_case(n, [&](const Case& drawn) {
       if (!profile.peak(drawn.strategy.compute_dtype)) return;
       if (drawn.strategy.optimizer == Optimizer::muon && !profile.peak(DType::bf16)) return;
+      if (drawn.strategy.offloads_optimizer && !profile.host_memory_bandwidth) return;
       if (drawn.strategy.has_fp8_products && !profile.peak(DType::fp8)) return;
       const Schedule schedule = drawn.schedule();
       for (const GroupShape& group : schedule.groups)

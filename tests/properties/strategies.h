@@ -32,7 +32,7 @@ struct Case {
         "{} "
         "sample {} accumulation {} recompute {} swap {} chunk {} {} {} compiled {} drops {} "
         "tp {} tokens shared {} in pieces {} zero {} pp {} of {} fp8 {} {} gathered {} "
-        "pairs {} attention fused {} dropped {} offloaded {}",
+        "pairs {} attention fused {} dropped {} offloaded {} state on the host {} weights {}",
         strategy.engine, model.model_type, model.num_hidden_layers, model.tie_word_embeddings,
         strategy.ranks, strategy.expert_parallel,
         dispatch_names[static_cast<std::size_t>(strategy.dispatch)], strategy.sequence_parallel,
@@ -47,7 +47,7 @@ struct Case {
         strategy.virtual_stages, strategy.has_fp8_products,
         fp8_recipe_names[static_cast<std::size_t>(strategy.fp8_recipe)], strategy.gathers_fp8,
         strategy.expert_parallel_overlap, strategy.fuses_attention, model.has_attention_dropout,
-        strategy.offload_share);
+        strategy.offload_share, strategy.offloads_optimizer, strategy.offloads_parameters);
   }
 };
 
@@ -133,6 +133,15 @@ inline void draw_transformer_engine(std::mt19937& random, const EngineRules& eng
       s.tensor_parallel > 1 && s.tensor_sequence_parallel && random() % 2 == 0;
 }
 
+// Weights, moments and the update on the host.
+inline void draw_offload(std::mt19937& random, const EngineRules& engine, Strategy& s) {
+  if (!engine.updates_on_host || s.zero < 3 || s.compute_dtype == DType::fp32) return;
+  s.offloads_optimizer = random() % 2 == 0;
+  if (!s.offloads_optimizer) return;
+  s.offloads_parameters = random() % 2 == 0;
+  s.gradient_accumulation = 1;
+}
+
 inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& family) {
   const auto up_to = [&](std::int64_t n) { return static_cast<std::int64_t>(random() % n) + 1; };
   Case drawn;
@@ -192,6 +201,7 @@ inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& 
   if (engine.has_muon && random() % 3 == 0) s.optimizer = Optimizer::muon;
   s.swaps_optimizer =
       s.optimizer == Optimizer::adamw && engine.swaps_optimizer && random() % 4 == 0;
+  draw_offload(random, engine, s);
   s.loss_chunk = engine.chunks_loss ? up_to(s.loss_tokens()) : s.loss_tokens();
   return drawn;
 }

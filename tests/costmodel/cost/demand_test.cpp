@@ -28,6 +28,7 @@ Profile round_machine() {
   profile.devices_per_node = 8;
   profile.scale_up = {sourced(BytesPerSecond(100e9)), 8};
   profile.scale_out = sourced(BytesPerSecond(10e9));
+  profile.host_memory_bandwidth = sourced(BytesPerSecond(200e9));
   profile.hbm = sourced(BytesPerSecond(1e12));
   for (const DType dtype : {DType::fp32, DType::bf16})
     profile.peaks.of[static_cast<std::size_t>(dtype)] = sourced(FlopsPerSecond(100e12));
@@ -257,6 +258,13 @@ TEST(Host, OpsWaitAndKeepNothingBusy) {
   const Demand bind = priced(work(Kernel::bind_rows, DType::int64, {}));
   EXPECT_EQ(alone(bind), Seconds(4e-6));
   EXPECT_EQ(bind.issue, Seconds(0));
+}
+
+// Twelve words of four bytes a parameter through the host's own memory.
+TEST(Host, AnUpdateIsBoundByHostMemory) {
+  const Demand update = priced(work(Kernel::adamw_on_host, DType::bf16, {10'000'000}));
+  EXPECT_DOUBLE_EQ(update.on(Resource::host_memory).value, 480e6 / 200e9);
+  EXPECT_EQ(update.on(Resource::hbm), Seconds(0));
 }
 
 TEST(MeasuredKernel, ReproducesItsMeasurementAtItsPoint) {

@@ -275,16 +275,18 @@ void ScheduleBuilder::end_section(std::int32_t repeat, Origin origin) {
   section_begin_ = end;
 }
 
-// The first op of `lane` that knows all `users` to have ended. Knowledge only grows, so it is
-// sought from where the latest of those on other lanes is known.
+// The first op of `lane` that knows all `users` to have ended. Knowledge only grows, so that it is
+// sought behind the last user on that lane, from where the latest of those on other lanes is known.
 ScheduleBuilder::Stamp ScheduleBuilder::first_knowing(Lane lane, Clock users) const {
   const std::vector<Knowledge>& knowledge = knowledge_[index(lane)];
   const Stamp own = std::exchange(users[index(lane)], 0);
+  const auto first = knowledge.begin() + (own > 0 ? known_[at(op_of(own))] : 0);
+  if (covers(first->clock, users)) return std::max(first->since, own);
   const auto latest =
       static_cast<std::size_t>(std::max_element(users.begin(), users.end()) - users.begin());
-  auto knowing = std::partition_point(
-      knowledge.begin(), knowledge.end(),
-      [&](const Knowledge& known) { return known.clock[latest] < users[latest]; });
+  auto knowing = std::partition_point(first, knowledge.end(), [&](const Knowledge& known) {
+    return known.clock[latest] < users[latest];
+  });
   while (knowing != knowledge.end() && !covers(knowing->clock, users)) ++knowing;
   return knowing != knowledge.end() ? std::max(knowing->since, own) : after_all;
 }

@@ -130,13 +130,13 @@ Stage Lowering::run_stage() && {
   make_micro_batches();
   make_units();
   prepare();
-  kept_.assign(graph_.layers.size(), {});
-  inputs_.assign(graph_.layers.size() + 1, no_buffer);
+  kept_.assign(layers_.size(), {});
+  inputs_.assign(layers_.size() + 1, no_buffer);
   is_first_ = false;
   Stage stage;
   for (const ChunkLayers& chunk : stage_->chunks) stage.chunks.push_back(chunk_sections(chunk));
   optimize();
-  stage.layers = static_cast<std::int64_t>(graph_.layers.size());
+  stage.layers = static_cast<std::int64_t>(layers_.size());
   stage.schedule = std::move(build_).finish();
   return stage;
 }

@@ -177,7 +177,7 @@ void Lowering::final_norm_forward(std::span<const OpId> after) {
                                             MemoryCategory::logits_and_loss,
                                             Space::device}));
     op(graph_.norm.forward, origin(Phase::loss, StepPart::final_norm), {T, E},
-       {input(graph_.layers.size(), m), norm}, {rows_of(hidden_, m), final_rstd_.back()},
+       {input(layers_.size(), m), norm}, {rows_of(hidden_, m), final_rstd_.back()},
        Lane::compute, Group::none, after);
   }
 }
@@ -196,7 +196,7 @@ void Lowering::final_norm_backward() {
     micro_batches_[m].gradient =
         build_.transient({{T, E, 1}, graph_.dtype, MemoryCategory::logits_and_loss, Space::device});
     op(graph_.norm.backward, from, {T, E},
-       {rows_of(d_hidden_, m), input(graph_.layers.size(), m), norm, final_rstd_[m]},
+       {rows_of(d_hidden_, m), input(layers_.size(), m), norm, final_rstd_[m]},
        {micro_batches_[m].gradient, addend});
     if (is_added) op(Kernel::add, from, {E}, {addend}, {gradient});
   }

@@ -9,10 +9,11 @@ namespace xt {
 namespace {
 
 // Forward, recompute and backward of all layers, gathers and copies on top.
-std::size_t expected_ops(const OpGraph& graph, const Strategy& strategy) {
+std::size_t expected_ops(const OpGraph& graph, std::span<const std::uint16_t> layers,
+                         const Strategy& strategy) {
   std::size_t ops = 100;
   const auto packs = static_cast<std::size_t>(strategy.intra_layer_micro_batches);
-  for (const std::uint16_t layer : graph.layers) {
+  for (const std::uint16_t layer : layers) {
     const Block& block = graph.decoder[layer];
     ops += packs * (2 * block.forward.size() + block.backward.size()) + 16;
   }
@@ -24,14 +25,15 @@ std::size_t expected_ops(const OpGraph& graph, const Strategy& strategy) {
 
 }  // namespace
 
-Lowering::Lowering(const OpGraph& graph, const Strategy& strategy, const EngineRules& rules,
-                   const StagePart* stage)
+Lowering::Lowering(const OpGraph& graph, std::span<const std::uint16_t> layers,
+                   const Strategy& strategy, const EngineRules& rules, const StagePart* stage)
     : graph_(graph),
+      layers_(layers),
       strategy_(strategy),
       rules_(rules),
       stage_(stage),
       build_(strategy.engine, static_cast<std::int32_t>(strategy.ranks),
-             expected_ops(graph, strategy)) {
+             expected_ops(graph, layers, strategy)) {
   Schedule& draft = build_.draft();
   for (const std::string& part : graph.parts) build_.part(part);
   draft.constants = graph.constants;
@@ -109,9 +111,9 @@ void Lowering::make_symbols() {
   if (strategy_.expert_parallel == 1) return;
   const std::int64_t rows =
       std::llround(strategy_.routing_imbalance * static_cast<double>(graph_.routed_rows));
-  rows_received_.resize(graph_.layers.size());
-  for (std::size_t layer = 0; layer < graph_.layers.size(); ++layer) {
-    for (const GraphOp& op : graph_.decoder[graph_.layers[layer]].forward)
+  rows_received_.resize(layers_.size());
+  for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
+    for (const GraphOp& op : graph_.decoder[layers_[layer]].forward)
       if (op.work.kernel == Kernel::bind_rows)
         rows_received_[layer] =
             build_.symbol(SymbolKind::rows_received, static_cast<std::int16_t>(layer), rows);
@@ -344,11 +346,16 @@ GraphOptions graph_options(const Strategy& strategy) {
 }
 
 Schedule lower(const OpGraph& graph, const Strategy& strategy) {
+  return lower(graph, graph.layers, strategy);
+}
+
+Schedule lower(const OpGraph& graph, std::span<const std::uint16_t> layers,
+               const Strategy& strategy) {
   const EngineRules* rules = engine_named(strategy.engine);
   XT_CHECK(rules != nullptr, strategy.engine);
   XT_CHECK(strategy.pipeline_parallel == 1, strategy.pipeline_parallel);
   XT_CHECK(graph.tokens == strategy.product_tokens() && graph.dtype == strategy.compute_dtype);
-  return Lowering(graph, strategy, *rules).run();
+  return Lowering(graph, layers, strategy, *rules).run();
 }
 
 }  // namespace xt

@@ -160,8 +160,8 @@ inline constexpr std::array<std::string_view, 21> step_part_names = {
 /// Writes one step.
 class Lowering {
  public:
-  Lowering(const OpGraph& graph, const Strategy& strategy, const EngineRules& rules,
-           const StagePart* stage = nullptr);
+  Lowering(const OpGraph& graph, std::span<const std::uint16_t> layers, const Strategy& strategy,
+           const EngineRules& rules, const StagePart* stage = nullptr);
   Schedule run() &&;
   Stage run_stage() &&;
 
@@ -377,6 +377,7 @@ class Lowering {
   Lane pool(Lane stream) const { return rules_.pools_by_stream ? stream : Lane::compute; }
 
   const OpGraph& graph_;
+  std::span<const std::uint16_t> layers_;  ///< index into the graph's decoder blocks, per layer
   const Strategy& strategy_;
   const EngineRules& rules_;
   const StagePart* stage_ = nullptr;  ///< of a pipeline, or none

@@ -51,7 +51,7 @@ std::vector<BlockRun> Lowering::runs(PreparedBlock& block, std::span<Values> val
 void Lowering::layer_forward(std::int16_t layer) {
   const std::size_t i = static_cast<std::size_t>(layer);
   FsdpUnit& unit = units_[i + 1];
-  const bool is_last = i + 1 == graph_.layers.size();
+  const bool is_last = i + 1 == layers_.size();
   if (!is_last || rules_.prefetches_head) gather(units_[i + 2], Phase::forward);
   copy_out(unit, Phase::forward);
   PreparedBlock& block = *unit.block;
@@ -116,7 +116,7 @@ void Lowering::forward() {
   make_rope_tables();
   copy_out(units_[0], Phase::forward);
   embedding_forward();
-  for (std::size_t layer = 0; layer < graph_.layers.size(); ++layer)
+  for (std::size_t layer = 0; layer < layers_.size(); ++layer)
     layer_forward(static_cast<std::int16_t>(layer));
 }
 
@@ -167,7 +167,7 @@ void Lowering::embedding_backward(bool is_first) {
 }
 
 void Lowering::backward(bool is_first) {
-  const auto n_layers = static_cast<std::int16_t>(graph_.layers.size());
+  const auto n_layers = static_cast<std::int16_t>(layers_.size());
   gather(units_[static_cast<std::size_t>(n_layers)], Phase::backward);
   swap_in(static_cast<std::int16_t>(n_layers - 1));
   for (std::int16_t layer = n_layers; layer-- > 0;) layer_backward(layer, is_first);
@@ -178,7 +178,7 @@ void Lowering::backward(bool is_first) {
 
 void Lowering::micro_step(bool is_first, std::int64_t repeat) {
   is_first_ = is_first;
-  const std::size_t n_layers = graph_.layers.size();
+  const std::size_t n_layers = layers_.size();
   kept_.assign(n_layers, {});
   inputs_.assign((n_layers + 1) * micro_batches_.size(), no_buffer);
   on_host_.assign(n_layers * micro_batches_.size(), no_buffer);

@@ -101,9 +101,9 @@ void Lowering::pair_layers(std::int16_t forward, std::int16_t backward, PassedMi
 void Lowering::pair_micro_steps() {
   PassedMicroBatch passed{std::move(kept_), std::move(kept_of_embedding_), std::move(inputs_),
                           micro_batches_.front().gradient};
-  const auto n_layers = static_cast<std::int16_t>(graph_.layers.size());
-  kept_.assign(graph_.layers.size(), {});
-  inputs_.assign(graph_.layers.size() + 1, no_buffer);
+  const auto n_layers = static_cast<std::int16_t>(layers_.size());
+  kept_.assign(layers_.size(), {});
+  inputs_.assign(layers_.size() + 1, no_buffer);
   make_rope_tables();
   embedding_forward();
   for (std::int16_t layer = 0; layer < n_layers; ++layer)
@@ -121,8 +121,8 @@ void Lowering::paired_micro_steps() {
   XT_CHECK(strategy_.gradient_accumulation > 1 && keeps_gradients() && micro_batches_.size() == 1);
   XT_CHECK(strategy_.swap_layers == 0, strategy_.swap_layers);
   is_first_ = is_last_ = false;
-  kept_.assign(graph_.layers.size(), {});
-  inputs_.assign(graph_.layers.size() + 1, no_buffer);
+  kept_.assign(layers_.size(), {});
+  inputs_.assign(layers_.size() + 1, no_buffer);
   forward();
   loss(false);
   build_.end_section(1, origin(Phase::forward, StepPart::section));

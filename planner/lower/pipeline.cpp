@@ -146,7 +146,8 @@ PipelineSchedule lower_pipeline(const OpGraph& graph, const Strategy& strategy) 
     result.stages.push_back(static_cast<std::uint16_t>(found - known.begin()));
     if (found != known.end()) continue;
     const OpGraph of_stage = cut.graph(source);
-    result.distinct.push_back(Lowering(of_stage, strategy, *rules, &source.part).run_stage());
+    result.distinct.push_back(
+        Lowering(of_stage, of_stage.layers, strategy, *rules, &source.part).run_stage());
     known.push_back(std::move(source));
   }
   return result;

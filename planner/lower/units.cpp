@@ -73,11 +73,11 @@ void Lowering::make_units() {
   for (const Block& block : graph_.decoder) prepare_block(block);
   prepare_block(graph_.head);
 
-  units_.reserve(graph_.layers.size() + 2);
+  units_.reserve(layers_.size() + 2);
   units_.push_back(make_unit(blocks_.front(), -1, "embedding"));
-  for (std::size_t layer = 0; layer < graph_.layers.size(); ++layer)
+  for (std::size_t layer = 0; layer < layers_.size(); ++layer)
     units_.push_back(
-        make_unit(blocks_[graph_.layers[layer] + 1u], static_cast<std::int16_t>(layer), "layer"));
+        make_unit(blocks_[layers_[layer] + 1u], static_cast<std::int16_t>(layer), "layer"));
   units_.push_back(make_unit(blocks_.back(), -1, "head"));
 }
 

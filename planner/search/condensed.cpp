@@ -68,6 +68,7 @@ class Sweep {
   std::vector<Change> held_changes_;
   std::vector<Tracks> held_;  // by gap, below and above
   Tracks in_use_{}, extra_{};
+  std::vector<std::size_t> used_;  // tracks that something is on
 };
 
 void Sweep::add(const Buffer& buffer, std::int64_t bytes, std::int16_t layer) {
@@ -76,6 +77,7 @@ void Sweep::add(const Buffer& buffer, std::int64_t bytes, std::int16_t layer) {
     if (layer == left_out_[gap].above) hold(buffer, bytes, 2 * gap + 1);
   }
   const std::size_t t = track(buffer);
+  if (std::ranges::find(used_, t) == used_.end()) used_.push_back(t);
   if (buffer.kind == BufferKind::resident) {
     in_use_[t] += bytes;
     return;
@@ -119,7 +121,7 @@ StepMemory Sweep::run() && {
       held_[held_changes_[next].holder][held_changes_[next].track] += held_changes_[next].bytes;
     if (next != first) find_extra();
     std::int64_t device = 0;
-    for (std::size_t t = 0; t < n_tracks; ++t) {
+    for (const std::size_t t : used_) {
       in_use_[t] += changes_[op][t];
       const std::int64_t bytes = in_use_[t] + extra_[t];
       peaks[t] = std::max(peaks[t], bytes);
@@ -135,14 +137,14 @@ StepMemory Sweep::run() && {
 void Sweep::find_extra() {
   extra_ = {};
   for (std::size_t gap = 0; gap < left_out_.size(); ++gap)
-    for (std::size_t t = 0; t < n_tracks; ++t)
+    for (const std::size_t t : used_)
       extra_[t] += left_out_[gap].n * std::min(held_[2 * gap][t], held_[2 * gap + 1][t]);
 }
 
 }  // namespace
 
 std::vector<std::int64_t> Condensed::copies() const {
-  std::vector<std::int64_t> result(graph.layers.size(), 1);
+  std::vector<std::int64_t> result(layers.size(), 1);
   for (const LeftOut& gap : left_out) result[static_cast<std::size_t>(gap.above)] += gap.n;
   return result;
 }
@@ -156,9 +158,8 @@ bool is_condensable(const Strategy& strategy) {
 }
 
 Condensed condensed(const OpGraph& graph, const Strategy& strategy) {
-  Condensed result{graph, strategy, {}};
-  std::vector<std::uint16_t>& layers = result.graph.layers;
-  layers.clear();
+  Condensed result{{}, strategy, {}};
+  std::vector<std::uint16_t>& layers = result.layers;
   for (std::size_t first = 0; first < graph.layers.size();) {
     const std::size_t end = run_end(graph, strategy, first);
     const std::size_t kept = std::min(end - first, stays);

@@ -23,7 +23,7 @@ struct LeftOut {
 
 /// A step without the middle of its runs of equal layers.
 struct Condensed {
-  OpGraph graph;
+  std::vector<std::uint16_t> layers;  ///< as OpGraph has them
   Strategy strategy;
   std::vector<LeftOut> left_out;
 

@@ -20,8 +20,8 @@ void set_device(Outcome& outcome, const DeviceMemory& device, const Profile& pro
 
 Outcome outcome_of_step(const OpGraph& graph, const Strategy& strategy, const Profile& profile) {
   const Condensed step =
-      is_condensable(strategy) ? condensed(graph, strategy) : Condensed{graph, strategy, {}};
-  const Schedule schedule = lower(step.graph, step.strategy);
+      is_condensable(strategy) ? condensed(graph, strategy) : Condensed{graph.layers, strategy, {}};
+  const Schedule schedule = lower(graph, step.layers, step.strategy);
   const Bindings bindings = assumed_bindings(schedule);
   const StepMemory memory = step_memory(schedule, bindings, step.left_out);
   Outcome outcome;

@@ -38,7 +38,7 @@ TEST(SearchLaws, AStepWithoutTheMiddleOfItsRunsHasMemoryAndBoundOfTheWhole) {
     const Condensed step = condensed(graph, drawn.strategy);
     n_shorter += step.left_out.empty() ? 0 : 1;
     const Schedule whole = lower(graph, drawn.strategy);
-    const Schedule part = lower(step.graph, step.strategy);
+    const Schedule part = lower(graph, step.layers, step.strategy);
     const Bindings of_whole = assumed_bindings(whole), of_part = assumed_bindings(part);
     const StepMemory expected = whole_memory(whole, of_whole);
     const StepMemory found = step_memory(part, of_part, step.left_out);

@@ -177,8 +177,8 @@ void Lowering::final_norm_forward(std::span<const OpId> after) {
                                             MemoryCategory::logits_and_loss,
                                             Space::device}));
     op(graph_.norm.forward, origin(Phase::loss, StepPart::final_norm), {T, E},
-       {input(layers_.size(), m), norm}, {rows_of(hidden_, m), final_rstd_.back()},
-       Lane::compute, Group::none, after);
+       {input(layers_.size(), m), norm}, {rows_of(hidden_, m), final_rstd_.back()}, Lane::compute,
+       Group::none, after);
   }
 }
 

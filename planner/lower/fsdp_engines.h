@@ -1,0 +1,159 @@
+#pragma once
+
+// Engines that split weights by layer: FSDP as this project's executor, XTuner V1, torchtitan and
+// PyTorch's first FSDP have it. Private to lower/.
+
+#include "planner/lower/engine.h"
+
+namespace xt {
+
+/// Rules of the engine of this name.
+constexpr EngineRules xt_run() {
+  EngineRules rules;
+  rules.name = "xt_run";
+  rules.summary = "this project's executor: FSDP over all ranks, explicit backward kernels";
+  rules.is_executed = true;
+  rules.compute_dtype = DType::fp32;
+  rules.reduces_through_scratch = true;
+  rules.workspaces = xt_run_workspaces;
+  return rules;
+}
+
+/// Source: XTuner V1 (InternLM/xtuner, b934f4620), model/moe/moe.py, model/dense/dense.py and
+/// utils/activation_offload.py; PyTorch FSDP2 for the copies around collectives, and for gathers
+/// and reductions on one process group, whose NCCL communicator runs one kernel at a time.
+constexpr EngineRules xtuner_v1() {
+  EngineRules rules;
+  rules.name = "xtuner_v1";
+  rules.summary = "XTuner V1: FSDP2, experts inside the node, whole-layer recompute, chunk loss";
+  rules.compute_dtype = DType::bf16;
+  rules.shards_dense_over_world = false;
+  rules.copies_gathered = true;
+  rules.copies_gradients = true;
+  rules.pools_by_stream = true;
+  rules.reduces_behind_gathers = true;
+  rules.prefetches_head = false;
+  rules.keeps_last_dense_layer = false;
+  rules.recomputes_last_sparse_layer = false;
+  rules.keeps_sparse_head = true;
+  rules.gathers_embedding_twice = true;
+  rules.recomputes_whole_layer = true;
+  rules.swaps_dense = false;
+  rules.swaps_after_layer = true;
+  rules.hides_exchange = false;
+  rules.reduces_replicas_again = true;
+  rules.sends_copies = true;
+  rules.agrs_ranks = 8;  // model/moe/moe.py: as many as groups of the router, of which it has 8
+  rules.runs_in_lock_step = true;
+  rules.has_fp8_products = true;
+  rules.splits_sequences = true;
+  rules.replicates = true;
+  rules.loss = LossKind::fp32_chunks;
+  rules.swaps_optimizer = true;
+  rules.has_muon = true;
+  rules.optimizer_copies = 2;
+  rules.workspaces = xtuner_v1_workspaces;
+  return rules;
+}
+
+/// Source: torchtitan, parallelize_llama.py, December 2024: layers are wrapped one by one, the last
+/// is not resharded, and embedding, norm and head are what the root holds, which FSDP2 never
+/// reshards; gradients are reduced in fp32; the loss widens all logits. PyTorch,
+/// distributed/tensor/experimental/_attention.py, for context parallelism. Inputs of layers go to
+/// the host when they are saved: TRL and torchtune, OffloadActivations.
+constexpr EngineRules torchtitan() {
+  EngineRules rules;
+  rules.name = "torchtitan";
+  rules.summary =
+      "torchtitan and others on FSDP2: whole layers, per-op recompute, eager or compiled";
+  rules.copies_gathered = true;
+  rules.copies_gradients = true;
+  rules.pools_by_stream = true;
+  rules.reduces_behind_gathers = true;
+  rules.keeps_root = true;
+  rules.hides_exchange = false;
+  rules.fuses_gate_up = false;
+  rules.repeats_key_heads = true;
+  rules.has_eager_kernels = true;
+  rules.drops_by_op = true;
+  rules.has_fp8_products = true;
+  rules.sends_copies = true;
+  rules.splits_context = true;
+  rules.splits_tensors = true;
+  rules.copies_shared_tokens = true;
+  rules.replicates = true;
+  rules.has_pipelines = true;  // torchtitan, parallelisms/pipeline_llama.py
+  rules.interleaves_chunks = true;
+  rules.sums_from_zero = true;
+  rules.loss = LossKind::fp32_whole;
+  rules.reduce_dtype = DType::fp32;
+  rules.workspaces = torchtitan_workspaces;
+  return rules;
+}
+
+/// Source: torchtitan, experiments/simple_fsdp/simple_fsdp.py and experiments/graph_trainer: one
+/// graph casts and gathers each weight where it is read and again in the backward pass, without
+/// flat buffers and on the memory of one stream
+constexpr EngineRules simple_fsdp() {
+  EngineRules rules = torchtitan();
+  rules.name = "simple_fsdp";
+  rules.summary = "torchtitan's graph trainer: FSDP traced into one compiled graph";
+  rules.copies_gathered = false;
+  rules.copies_gradients = false;
+  rules.pools_by_stream = false;
+  rules.keeps_root = false;
+  rules.keeps_last_dense_layer = false;
+  rules.keeps_last_sparse_layer = false;
+  rules.swaps_dense = false;
+  rules.has_eager_kernels = false;
+  rules.has_fp8_products = false;
+  rules.splits_context = false;
+  rules.has_pipelines = false;
+  return rules;
+}
+
+/// Source: PyTorch, torch/distributed/fsdp, flat parameters; MosaicML Composer, which wraps layers
+/// one by one, and updates op by op; the gradients of views of a flat parameter are concatenated;
+/// llm-foundry, whose fused cross-entropy writes gradients over logits.
+constexpr EngineRules fsdp1() {
+  EngineRules rules;
+  rules.name = "fsdp1";
+  rules.summary = "PyTorch's first FSDP, as in Composer: flat parameters, fused cross-entropy";
+  rules.copies_gradients = true;
+  rules.pools_by_stream = true;
+  rules.reduces_behind_gathers = true;
+  rules.keeps_root = true;
+  rules.keeps_last_dense_layer = false;
+  rules.keeps_last_sparse_layer = false;
+  rules.swaps_dense = false;
+  rules.hides_exchange = false;
+  rules.fuses_gate_up = false;
+  rules.repeats_key_heads = true;
+  rules.has_eager_kernels = true;
+  rules.has_fp8_products = true;
+  rules.replicates = true;
+  rules.updates_op_by_op = true;
+  rules.workspaces = no_workspaces;
+  return rules;
+}
+
+/// Source: PyTorch, torch/distributed/fsdp, _flat_param.py: without MixedPrecision flat parameters
+/// are gathered, and gradients reduced, in fp32; torch/csrc autocast_mode.cpp, which caches casts
+/// of leaves alone, so that views of a flat parameter are cast where products read them, here a
+/// unit at once; Hugging Face transformers, modeling_llama.py, whose loss widens all logits. Given
+/// up: residuals in fp32, which an embedding in fp32 begins
+constexpr EngineRules fsdp1_autocast() {
+  EngineRules rules = fsdp1();
+  rules.name = "fsdp1_autocast";
+  rules.summary =
+      "PyTorch's first FSDP under autocast: weights gathered in fp32, whole loss in fp32";
+  rules.gathers_wide = true;
+  rules.has_fp8_products = false;
+  rules.updates_op_by_op = false;
+  rules.reduce_dtype = DType::fp32;
+  rules.loss = LossKind::fp32_whole;
+  rules.workspaces = torchtitan_workspaces;
+  return rules;
+}
+
+}  // namespace xt

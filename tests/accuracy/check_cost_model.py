@@ -19,6 +19,8 @@ if search["candidates"] < 10_000:
 says_missed = f"{search['median_wall_s']:.1f} s; the aim of 5 s is missed" in readme
 if (search["median_wall_s"] <= 5) == says_missed:
     problems.append(f"the search takes {search['median_wall_s']:.1f} s of 5 s, and README does not say so")
+if f"{search['median_wall_s']:.1f} s" not in readme or f"{round(search['candidates_per_s'], -1):.0f} candidates a second" not in readme:
+    problems.append(f"README does not say {search['median_wall_s']:.1f} s, {search['candidates_per_s']:.0f} candidates a second")
 if f"{search['candidates']} candidates" not in readme:
     problems.append(f"README does not say that there are {search['candidates']} candidates")
 

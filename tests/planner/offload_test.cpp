@@ -17,6 +17,7 @@ namespace xt {
 namespace {
 
 using test::Flags;
+using test::plan_in_stages;
 
 // Equal stages of so many chunks, each with a forward pass, a copy out, one back, and a backward.
 PipelineSchedule bare(std::int32_t stages, std::int32_t chunks, std::int32_t micro_batches) {
@@ -81,25 +82,13 @@ TEST(Offload, CopiesLongerThanAPassInEachDirectionSetThePace) {
   EXPECT_GE(step_of(copy), chunks * micro_batches * copy);
 }
 
-Plan plan_with(const Flags& more) {
-  return test::plan_of(test::with({{"model", "mpt_7b"},
-                                   {"machine", "h100_sxm"},
-                                   {"devices", "16"},
-                                   {"engine", "megatron"},
-                                   {"recompute", "none"},
-                                   {"pack_length", "2048"},
-                                   {"gradient_accumulation", "8"},
-                                   {"pipeline_parallel", "4"}},
-                                  more));
-}
-
 // Two micro-batches of the first of four stages: one on its way back, and the one before it. For
 // what a layer keeps see tensor_parallel_test.
 TEST(Offload, TheHostHoldsTheShareOfWhatLayersKeep) {
   constexpr std::int64_t s = 2048, h = 4096, heads = 32, layers = 8;
   constexpr std::int64_t of_layer = s * (32 * h + 2 * 2 * 4 + 4 * heads);
   const auto on_host = [](const std::string& share) {
-    return estimate(plan_with({{"offload_share", share}})).timeline.host_memory.peak.value;
+    return estimate(plan_in_stages({{"offload_share", share}})).timeline.host_memory.peak.value;
   };
   EXPECT_EQ(on_host("1"), 2 * layers * of_layer);
   EXPECT_EQ(on_host("0.25"), 2 * layers * of_layer / 4);
@@ -107,8 +96,8 @@ TEST(Offload, TheHostHoldsTheShareOfWhatLayersKeep) {
 }
 
 TEST(Offload, FlopsAndTheLastStageAreAsWithoutIt) {
-  const Estimate with = estimate(plan_with({{"offload_share", "0.5"}}));
-  const Estimate without = estimate(plan_with({}));
+  const Estimate with = estimate(plan_in_stages({{"offload_share", "0.5"}}));
+  const Estimate without = estimate(plan_in_stages({}));
   EXPECT_EQ(with.hardware_flops, without.hardware_flops);
   EXPECT_EQ(with.pipeline->stages[3].peak, without.pipeline->stages[3].peak);
   EXPECT_LT(with.pipeline->stages[0].peak, without.pipeline->stages[0].peak);
@@ -116,7 +105,7 @@ TEST(Offload, FlopsAndTheLastStageAreAsWithoutIt) {
 
 std::string problem_of(const Flags& more) {
   try {
-    plan_with(test::with({{"offload_share", "0.5"}}, more));
+    plan_in_stages(test::with({{"offload_share", "0.5"}}, more));
   } catch (const InputError& error) {
     return error.problems().front().message;
   }

@@ -17,6 +17,7 @@ namespace xt {
 namespace {
 
 using test::Flags;
+using test::plan_in_stages;
 
 // Equal stages without anything inside, of so many chunks.
 PipelineSchedule bare(std::int32_t stages, std::int32_t chunks, std::int32_t micro_batches) {
@@ -105,42 +106,30 @@ TEST(Pipeline, AStageKeepsAsManyMicroBatchesAsItNeedsToStayBusy) {
     }
 }
 
-Plan plan_with(const Flags& more) {
-  return test::plan_of(test::with({{"model", "mpt_7b"},
-                                   {"machine", "h100_sxm"},
-                                   {"devices", "16"},
-                                   {"engine", "megatron"},
-                                   {"recompute", "none"},
-                                   {"pack_length", "2048"},
-                                   {"gradient_accumulation", "8"},
-                                   {"pipeline_parallel", "4"}},
-                                  more));
-}
-
 // A layer keeps what it does without a pipeline, see tensor_parallel_test; a stage beside that what
 // it received... which is the input of its first layer, and so a layer's own.
 TEST(Pipeline, EveryMicroBatchInFlightKeepsTheActivationsOfItsLayers) {
   constexpr std::int64_t s = 2048, h = 4096, heads = 32, layers = 8;
   constexpr std::int64_t of_layer = s * (32 * h + 2 * 2 * 4 + 4 * heads);
-  const Estimate answer = estimate(plan_with({}));
+  const Estimate answer = estimate(plan_in_stages({}));
   const std::vector<StageAnswer>& stages = answer.pipeline->stages;
   EXPECT_EQ((stages[1].peak - stages[2].peak).value, layers * of_layer);
 }
 
 TEST(Pipeline, FlopsOfARankAreThoseOfTheModelOverAllRanks) {
   const Estimate flat =
-      estimate(plan_with({{"pipeline_parallel", "1"}, {"gradient_accumulation", "2"}}));
+      estimate(plan_in_stages({{"pipeline_parallel", "1"}, {"gradient_accumulation", "2"}}));
   for (const Flags& more : {Flags{}, Flags{{"virtual_stages", "2"}}, Flags{{"zero", "0"}}}) {
-    const Estimate answer = estimate(plan_with(more));
+    const Estimate answer = estimate(plan_in_stages(more));
     EXPECT_NEAR(answer.model_flops / flat.model_flops, 1, 1e-12);
     EXPECT_NEAR(answer.hardware_flops / flat.hardware_flops, 1, 1e-12);
-    EXPECT_EQ(plan_with(more).strategy.tokens_per_step(), 2 * 16 * 2048);
+    EXPECT_EQ(plan_in_stages(more).strategy.tokens_per_step(), 2 * 16 * 2048);
   }
 }
 
 TEST(Pipeline, ComputeTrafficAndIdleAddUpToTheStep) {
   for (const char* chunks : {"1", "4"}) {
-    const Estimate answer = estimate(plan_with({{"virtual_stages", chunks}}));
+    const Estimate answer = estimate(plan_in_stages({{"virtual_stages", chunks}}));
     double phases = 0;
     for (const Seconds phase : answer.account.phases) phases += phase.value;
     EXPECT_NEAR(phases, answer.account.compute.value, 1e-9);
@@ -154,7 +143,7 @@ TEST(Pipeline, ComputeTrafficAndIdleAddUpToTheStep) {
 
 TEST(Pipeline, ALongerBatchAndInterleavedChunksShrinkTheBubble) {
   const auto bubble = [](const Flags& more) {
-    const Estimate answer = estimate(plan_with(more));
+    const Estimate answer = estimate(plan_in_stages(more));
     return answer.pipeline->bubble / answer.account.step;
   };
   EXPECT_LT(bubble({{"gradient_accumulation", "32"}}), bubble({}));
@@ -162,7 +151,7 @@ TEST(Pipeline, ALongerBatchAndInterleavedChunksShrinkTheBubble) {
 }
 
 TEST(Pipeline, AnswersSayWhichStageIsTheFullestAndHowLongStagesWait) {
-  const Plan plan = plan_with({});
+  const Plan plan = plan_in_stages({});
   const Estimate answer = estimate(plan);
   ASSERT_EQ(answer.pipeline->stages.size(), 4u);
   for (const StageAnswer& stage : answer.pipeline->stages)
@@ -178,15 +167,15 @@ TEST(Pipeline, AnswersSayWhichStageIsTheFullestAndHowLongStagesWait) {
 }
 
 TEST(Pipeline, OneStageIsNoPipeline) {
-  const Estimate one = estimate(plan_with({{"pipeline_parallel", "1"}}));
+  const Estimate one = estimate(plan_in_stages({{"pipeline_parallel", "1"}}));
   EXPECT_FALSE(one.pipeline);
-  const Plan plan = plan_with({{"pipeline_parallel", "1"}});
+  const Plan plan = plan_in_stages({{"pipeline_parallel", "1"}});
   EXPECT_EQ(one.schedule, lower(graph_of(plan), plan.strategy));
 }
 
 // Sixteen ranks: stages of four lie two on a node of eight.
 TEST(Pipeline, TransfersBetweenNodesUseTheNetwork) {
-  const Plan plan = plan_with({});
+  const Plan plan = plan_in_stages({});
   const std::vector<Duration> times =
       transfer_times(lower_pipeline(graph_of(plan), plan.strategy), plan.profile);
   EXPECT_EQ(times[0], times[2]);
@@ -194,7 +183,7 @@ TEST(Pipeline, TransfersBetweenNodesUseTheNetwork) {
 }
 
 TEST(Pipeline, StagesInTheMiddleShareOneSchedule) {
-  const Plan plan = plan_with({});
+  const Plan plan = plan_in_stages({});
   const PipelineSchedule pipeline = lower_pipeline(graph_of(plan), plan.strategy);
   EXPECT_EQ(pipeline.distinct.size(), 3u);
   EXPECT_EQ(pipeline.stages, (std::vector<std::uint16_t>{0, 1, 1, 2}));
@@ -202,7 +191,7 @@ TEST(Pipeline, StagesInTheMiddleShareOneSchedule) {
 
 // GPT-2 and its like: the first and the last stage sum the gradients of one weight.
 TEST(Pipeline, ATiedEmbeddingIsSummedBetweenTheFirstAndTheLastStage) {
-  const Plan plan = plan_with({{"model", "qwen3_4b"}, {"pipeline_parallel", "2"}});
+  const Plan plan = plan_in_stages({{"model", "qwen3_4b"}, {"pipeline_parallel", "2"}});
   ASSERT_TRUE(plan.architecture.tie_word_embeddings);
   const PipelineSchedule pipeline = lower_pipeline(graph_of(plan), plan.strategy);
   for (std::size_t place = 0; place < 2; ++place) {
@@ -218,10 +207,10 @@ TEST(Pipeline, ATiedEmbeddingIsSummedBetweenTheFirstAndTheLastStage) {
 
 // Source: Megatron-LM, account_for_embedding_in_pipeline_split and the same for the loss
 TEST(Pipeline, EmbeddingAndHeadCountAsLayersWhereLayersThenDivide) {
-  const Plan plan = plan_with({{"model", "qwen3_235b_a22b"},
-                               {"pipeline_parallel", "16"},
-                               {"virtual_stages", "6"},
-                               {"gradient_accumulation", "16"}});
+  const Plan plan = plan_in_stages({{"model", "qwen3_235b_a22b"},
+                                    {"pipeline_parallel", "16"},
+                                    {"virtual_stages", "6"},
+                                    {"gradient_accumulation", "16"}});
   const PipelineSchedule pipeline = lower_pipeline(graph_of(plan), plan.strategy);
   EXPECT_EQ(pipeline.stage(0).layers, 5);
   EXPECT_EQ(pipeline.stage(1).layers, 6);

@@ -33,4 +33,17 @@ inline Plan plan_of(const Flags& flags, const std::string& run = {}) {
   return resolve(request, Catalogue{XT_DATA_ROOT});
 }
 
+/// MPT-7B in four stages of Megatron-LM on 16 ranks, with `more`.
+inline Plan plan_in_stages(const Flags& more) {
+  return plan_of(with({{"model", "mpt_7b"},
+                       {"machine", "h100_sxm"},
+                       {"devices", "16"},
+                       {"engine", "megatron"},
+                       {"recompute", "none"},
+                       {"pack_length", "2048"},
+                       {"gradient_accumulation", "8"},
+                       {"pipeline_parallel", "4"}},
+                      more));
+}
+
 }  // namespace xt::test

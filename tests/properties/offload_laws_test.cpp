@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "costmodel/sim/pipeline.h"
+#include "pipeline_times.h"
 #include "planner/estimate/estimate.h"
 #include "strategies.h"
 
@@ -104,15 +105,7 @@ TEST(OffloadLaws, ChunksThatOffloadHaveCopiesInEveryStageButTheLastOfASingleChun
 TEST(OffloadLaws, AStepIsNoShorterThanWithoutIt) {
   const Profile profile = Catalogue{XT_DATA_ROOT}.machine("h100_sxm");
   const auto step = [&](const PipelineSchedule& pipeline) {
-    PipelineTimes times;
-    for (const Stage& stage : pipeline.distinct) {
-      const Bindings bindings = assumed_bindings(stage.schedule);
-      const Prices prices = price(stage.schedule, bindings, profile);
-      times.sections.push_back(
-          section_times(stage.schedule, simulate(stage.schedule, bindings, prices)));
-    }
-    times.transfers = transfer_times(pipeline, profile);
-    return simulate(pipeline, times).end;
+    return simulate(pipeline, times_of(pipeline, profile)).end;
   };
   for_each_offload([&](const Case& drawn, const Case& without) {
     EXPECT_GE(step(drawn.pipeline()), step(without.pipeline())) << drawn.text();

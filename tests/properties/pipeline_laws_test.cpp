@@ -4,6 +4,7 @@
 
 #include "costmodel/ir/verify.h"
 #include "costmodel/sim/pipeline.h"
+#include "pipeline_times.h"
 #include "planner/estimate/estimate.h"
 #include "strategies.h"
 
@@ -94,14 +95,7 @@ TEST(PipelineLaws, AStepIsNoShorterThanWhatAnyStageRunsAndNoLongerThanAllOneAfte
   const Profile profile = Catalogue{XT_DATA_ROOT}.machine("h100_sxm");
   for_each_pipeline(5, [&](const Case& drawn) {
     const PipelineSchedule pipeline = drawn.pipeline();
-    PipelineTimes times;
-    for (const Stage& stage : pipeline.distinct) {
-      const Bindings bindings = assumed_bindings(stage.schedule);
-      const Prices prices = price(stage.schedule, bindings, profile);
-      times.sections.push_back(
-          section_times(stage.schedule, simulate(stage.schedule, bindings, prices)));
-    }
-    times.transfers = transfer_times(pipeline, profile);
+    const PipelineTimes times = times_of(pipeline, profile);
     const PipelineTimeline timeline = simulate(pipeline, times);
     Duration all{};
     for (std::size_t place = 0; place < pipeline.stages.size(); ++place) {

@@ -3,6 +3,7 @@
 // The file `plan.json` of a plan directory: a run with everything resolved, as the planner wrote it
 // and the executor reads it. The step itself is the schedule beside it, named here by its digest.
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -15,27 +16,45 @@
 
 namespace xt {
 
-inline constexpr std::string_view plan_schema = "xt.plan/1";
+inline constexpr std::string_view plan_schema = "xt.plan/2";
 inline constexpr std::string_view plan_file_name = "plan.json";
 inline constexpr std::string_view schedule_file_name = "schedule.jsonl";
 inline constexpr std::string_view predicted_file_name = "predicted.jsonl";
 inline constexpr std::string_view measured_file_name = "measured.jsonl";
 inline constexpr std::string_view metrics_file_name = "metrics.jsonl";
 
-/// AdamW, and the clip before it.
+/// How the learning rate goes on after warm-up: it stays, or falls to its minimum in a straight
+/// line or along half a cosine.
+enum class LearningRateSchedule : std::uint8_t { constant, linear, cosine };
+
+inline constexpr std::array<std::string_view, 3> learning_rate_schedule_names = {"constant",
+                                                                                 "linear", "cosine"};
+
+/// The spellings of a schedule.
+constexpr const auto& enum_names(LearningRateSchedule) { return learning_rate_schedule_names; }
+
+/// AdamW, the clip before it, and the learning rate over steps.
 struct PlanOptimizer {
-  double learning_rate = 0;
-  double beta1 = 0;
-  double beta2 = 0;
-  double adam_eps = 0;
-  double weight_decay = 0;
-  double max_grad_norm = 0;
+  double learning_rate = 3e-4;  ///< the highest
+  LearningRateSchedule learning_rate_schedule = LearningRateSchedule::constant;
+  std::int64_t warmup_steps = 0;     ///< over which it rises from zero
+  std::int64_t decay_steps = 0;      ///< step at which it has fallen to its minimum
+  double min_learning_rate = 0;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double adam_eps = 1e-8;
+  double weight_decay = 0.1;
+  double max_grad_norm = 1.0;
 
   bool operator==(const PlanOptimizer&) const = default;
 
   template <typename Archive>
   void describe(Archive& archive) {
-    archive.field("learning_rate", learning_rate, "Learning rate of every step").at_least(0);
+    archive.field("learning_rate", learning_rate, "The highest learning rate").at_least(0);
+    archive.field("learning_rate_schedule", learning_rate_schedule, "How it goes on");
+    archive.field("warmup_steps", warmup_steps, "Steps over which it rises").at_least(0);
+    archive.field("decay_steps", decay_steps, "Step at which it has fallen").at_least(0);
+    archive.field("min_learning_rate", min_learning_rate, "What it falls to").at_least(0);
     archive.field("beta1", beta1, "Decay of the mean gradient").at_least(0);
     archive.field("beta2", beta2, "Decay of the mean squared gradient").at_least(0);
     archive.field("adam_eps", adam_eps, "Added to the root of the mean squared gradient");
@@ -113,6 +132,14 @@ struct PlanFile {
   std::optional<PlanPrediction> prediction;
 
   bool operator==(const PlanFile&) const = default;
+
+  /// Tokens that a device brings to one step.
+  double tokens_per_device() const {
+    const std::int64_t packs = gradient_accumulation * intra_layer_micro_batches;
+    const std::int64_t ranks_of_pack = sequence_parallel * context_parallel * tensor_parallel;
+    return static_cast<double>(pack_length * packs * ranks_per_device) /
+           static_cast<double>(ranks_of_pack);
+  }
 
   template <typename Archive>
   void describe(Archive& archive) {

@@ -88,7 +88,8 @@ Json header_json(const Schedule& schedule) {
 }
 
 Json symbol_json(const Symbol& symbol) {
-  return Json::array({"symbol", word(symbol.kind), symbol.layer, symbol.assumed, symbol.parts});
+  return Json::array({"symbol", word(symbol.kind), symbol.layer, symbol.assumed, symbol.parts,
+                      symbol.micro_batch});
 }
 
 Json work_json(const Work& work) {
@@ -219,7 +220,7 @@ void read_line(const Json& line, Schedule& schedule) {
   if (kind == "symbol") {
     schedule.symbols.push_back({enum_from<SymbolKind>(item(line, 1)),
                                 narrow<std::int16_t>(item(line, 2)), item(line, 3).as_int(),
-                                item(line, 4).as_int()});
+                                item(line, 4).as_int(), narrow<std::int16_t>(item(line, 5))});
   } else if (kind == "work") {
     read_work(line, schedule);
   } else if (kind == "buffer") {

@@ -124,6 +124,7 @@ struct Symbol {
   std::int16_t layer = -1;
   std::int64_t assumed = 0;
   std::int64_t parts = 1;  ///< of a pack's value, an op sees one of so many equal parts
+  std::int16_t micro_batch = 0;  ///< in lock-step, whose
 
   auto operator<=>(const Symbol&) const = default;
 };

@@ -70,8 +70,8 @@ std::uint8_t ScheduleBuilder::part(std::string_view name) {
 }
 
 SymbolId ScheduleBuilder::symbol(SymbolKind kind, std::int16_t layer, std::int64_t assumed,
-                                 std::int64_t parts) {
-  schedule_.symbols.push_back({kind, layer, assumed, parts});
+                                 std::int64_t parts, std::int16_t micro_batch) {
+  schedule_.symbols.push_back({kind, layer, assumed, parts, micro_batch});
   return static_cast<SymbolId>(schedule_.symbols.size() - 1);
 }
 

@@ -131,6 +131,7 @@ class AttentionHalf {
   };
   Operands gathered();
   ValueId repeated(ValueId x);
+  void exchange(Pass pass, std::int64_t heads, ValueId from, ValueId to);
   ValueId gathered_heads(ValueId x, std::int64_t heads);
   void scatter_heads(ValueId from, ValueId to, std::int64_t heads);
   Operands with_all_keys(Pass pass);

@@ -50,6 +50,8 @@ struct GraphOptions {
   Dispatch dispatch = Dispatch::all_to_all;
   /// Ranks that share a pack: each has a part of the tokens, and in attention a part of the heads.
   std::int64_t sequence_parallel = 1;
+  /// Exchanges of heads need a buffer as large as what they send, to put heads in order.
+  bool exchanges_through_scratch = false;
   /// Ranks that share a pack by tokens, in attention too: each has 1/(2·cp) of every sample twice,
   /// as far from its start as from its end, so that all have the same work under a causal mask.
   std::int64_t context_parallel = 1;

@@ -39,6 +39,17 @@ void AttentionHalf::attention_backward(ValueId d_o, const Operands& seen, const 
                   {d_o, seen.q, seen.k, seen.v, seen_o_, lse_, boundaries_}, {d.q, d.k, d.v});
 }
 
+// From tokens of all heads to heads of all tokens, or back.
+void AttentionHalf::exchange(Pass pass, std::int64_t heads, ValueId from, ValueId to) {
+  const std::int64_t n = T_ * heads * D_;
+  if (options_.exchanges_through_scratch) {
+    write_.in(pass, Kernel::exchange_heads, part, {n}, {from}, {to, write_.value({n, 1, 1})},
+              over_sequence);
+  } else {
+    write_.in(pass, Kernel::exchange_heads, part, {n}, {from}, {to}, over_sequence);
+  }
+}
+
 // Fewer key heads than ranks are repeated before they are exchanged.
 ValueId AttentionHalf::gathered_heads(ValueId x, std::int64_t heads) {
   const std::int64_t sent_heads = std::max(heads, sp_);
@@ -48,8 +59,7 @@ ValueId AttentionHalf::gathered_heads(ValueId x, std::int64_t heads) {
     write_.forward(Kernel::cast, part, {T_ * sent_heads * D_, 2 * width_}, {x}, {sent});
   }
   const ValueId received = write_.value({all_tokens(), sent_heads / sp_, D_});
-  write_.forward(Kernel::exchange_heads, part, {T_ * sent_heads * D_}, {sent}, {received},
-                 over_sequence);
+  exchange(Pass::forward, sent_heads, sent, received);
   return received;
 }
 
@@ -72,8 +82,7 @@ ValueId AttentionHalf::repeated(ValueId x) {
 void AttentionHalf::scatter_heads(ValueId from, ValueId to, std::int64_t heads) {
   const std::int64_t sent_heads = std::max(heads, sp_);
   const ValueId received = sent_heads > heads ? write_.value({T_, sent_heads, D_}) : to;
-  write_.backward(Kernel::exchange_heads, part, {T_ * sent_heads * D_}, {from}, {received},
-                  over_sequence);
+  exchange(Pass::backward, sent_heads, from, received);
   if (sent_heads > heads)
     write_.backward(Kernel::cast, part, {T_ * sent_heads * D_, 2 * width_}, {received}, {to});
 }
@@ -97,8 +106,7 @@ void AttentionHalf::attend() {
   } else {
     attention(with_all_keys(Pass::forward), seen_o_, lse_, key_tokens());
   }
-  if (sp_ > 1)
-    write_.forward(Kernel::exchange_heads, part, {T_ * H_ * D_}, {seen_o_}, {o_}, over_sequence);
+  if (sp_ > 1) exchange(Pass::forward, H_, seen_o_, o_);
 }
 
 void AttentionHalf::attend_backward(ValueId d_o) {
@@ -106,7 +114,7 @@ void AttentionHalf::attend_backward(ValueId d_o) {
   ValueId seen_d_o = d_o;
   if (sp_ > 1) {
     seen_d_o = write_.value({all_tokens(), query_heads(), D_});
-    write_.backward(Kernel::exchange_heads, part, {T_ * H_ * D_}, {d_o}, {seen_d_o}, over_sequence);
+    exchange(Pass::backward, H_, d_o, seen_d_o);
     d = gradients_of(all_tokens());
   } else if (repeats_keys_) {
     d.k = write_.value({T_, H_, D_});

@@ -53,6 +53,8 @@ Json step_json(const StepMetrics& metrics) {
   return Json::object({{"step", metrics.step},
                        {"loss", metrics.loss},
                        {"grad_norm", metrics.grad_norm},
+                       {"learning_rate", metrics.learning_rate},
+                       {"skipped", metrics.is_skipped},
                        {"step_time_s", metrics.time.value},
                        {"tokens_per_device_s", metrics.tokens_per_device_s},
                        {"mfu", metrics.mfu},
@@ -68,7 +70,8 @@ std::string step_line(const StepMetrics& metrics, std::int64_t n_steps) {
   return fmt::format(
       "step {:>{}}  loss {:.4f}  grad norm {:.3f}  {}  {:.0f} tokens/s/device  MFU {}  peak {}",
       metrics.step, columns, metrics.loss, metrics.grad_norm, format(metrics.time),
-      metrics.tokens_per_device_s, percent(metrics.mfu), format(metrics.peak_memory));
+      metrics.tokens_per_device_s, percent(metrics.mfu), format(metrics.peak_memory)) +
+         (metrics.is_skipped ? "  skipped: nothing was updated" : "");
 }
 
 std::string comparison_table(const PlanFile& plan, const RunSummary& summary) {

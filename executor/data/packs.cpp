@@ -45,8 +45,8 @@ std::int64_t longest_sample(const Pack& pack) {
   return longest;
 }
 
-std::int64_t n_valid_labels(const Pack& pack) {
-  return std::ssize(pack.labels) - std::ranges::count(pack.labels, ignored_label);
+std::int64_t n_valid_labels(std::span<const std::int64_t> labels) {
+  return std::ssize(labels) - std::ranges::count(labels, ignored_label);
 }
 
 std::vector<std::int64_t> positions(const Pack& pack) {

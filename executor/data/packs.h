@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "executor/data/documents.h"
@@ -35,7 +36,7 @@ std::int64_t sum_squared_lengths(const Pack& pack);
 std::int64_t longest_sample(const Pack& pack);
 
 /// Labels that are not ignored.
-std::int64_t n_valid_labels(const Pack& pack);
+std::int64_t n_valid_labels(std::span<const std::int64_t> labels);
 
 /// The position of each token in its piece.
 std::vector<std::int64_t> positions(const Pack& pack);

@@ -30,7 +30,8 @@ struct StepConstants {
   double eps = 1e-8;
   double weight_decay = 0;
   double max_grad_norm = 1;
-  std::int64_t step = 1;  ///< counts from 1
+  std::int64_t step = 1;    ///< counts from 1
+  std::int64_t update = 1;  ///< of parameters, counts from 1: steps that were skipped made none
 };
 
 /// One call of a kernel; inputs and outputs in the roles of its row.

@@ -43,7 +43,7 @@ void clip(const KernelCall& call) {
   const std::int64_t n = call.extent(0);
   const double norm = std::sqrt(static_cast<double>(*elements<float>(call.inputs[0], 1)));
   const double factor = call.step.max_grad_norm / (norm + 1e-6);
-  if (factor >= 1) return;
+  if (factor >= 1 || !std::isfinite(norm)) return;
   with_element_of(call.outputs[0], [&](auto element) {
     auto* x = writable<decltype(element)>(call.outputs[0], n);
     for_rows(n, 1, [&](std::int64_t begin, std::int64_t end) {
@@ -75,11 +75,13 @@ XT_PER_INSTRUCTION_SET void update(const Adam& of, std::int64_t begin, std::int6
 }
 
 // Source: Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization", algorithm 2, with
-// the decay times the learning rate as in torch.optim.AdamW
+// the decay times the learning rate as in torch.optim.AdamW. Gradients whose sum of squares is no
+// number change nothing, as in XTuner V1 (InternLM/xtuner, b934f4620), engine/train_engine.py.
 void adamw(const KernelCall& call) {
   const std::int64_t n = call.extent(0);
   const StepConstants& s = call.step;
-  const auto step = static_cast<double>(s.step);
+  if (!std::isfinite(*elements<float>(call.inputs[1], 1))) return;
+  const auto step = static_cast<double>(s.update);
   const double correction1 = 1 - std::pow(s.beta1, step), correction2 = 1 - std::pow(s.beta2, step);
   const Adam adam{elements<float>(call.inputs[0], n),
                   writable<float>(call.outputs[0], n),

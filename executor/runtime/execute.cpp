@@ -58,23 +58,25 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
  private:
   void run_section(std::size_t i, std::int32_t repeat) {
     const Section& section = schedule_.sections[i];
-    if (state_.plan.takes_pack[i]) take_pack();
+    if (state_.plan.takes_pack[i]) take_packs();
     for (std::size_t op = at(section.begin); op < at(section.end); ++op)
       issue(static_cast<OpId>(op), repeat);
     if (state_.plan.takes_pack[i]) timeline_.bindings.push_back(state_.bindings);
   }
 
-  void take_pack() {
-    const PackFacts facts = request_.load_pack(n_packs_++);
+  void take_packs() {
+    const std::vector<PackFacts> facts = request_.load_packs(n_loads_++);
     for (std::size_t i = 0; i < schedule_.symbols.size(); ++i) {
-      switch (schedule_.symbols[i].kind) {
+      const Symbol& symbol = schedule_.symbols[i];
+      const PackFacts& of = facts.at(static_cast<std::size_t>(symbol.micro_batch));
+      switch (symbol.kind) {
         case SymbolKind::rows_received:
           break;
         case SymbolKind::sum_squared_lengths:
-          state_.bindings[i] = facts.sum_squared_lengths / schedule_.symbols[i].parts;
+          state_.bindings[i] = of.sum_squared_lengths / symbol.parts;
           break;
         case SymbolKind::longest_sample:
-          state_.bindings[i] = facts.longest_sample;
+          state_.bindings[i] = of.longest_sample;
           break;
       }
     }
@@ -201,7 +203,7 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
   Timeline timeline_;
   std::vector<Ticket> issued_;  ///< by op: its latest ticket
   std::vector<Span> spans_;     ///< by event; lanes write into it
-  std::int32_t n_packs_ = 0;
+  std::int32_t n_loads_ = 0;
 };
 
 }  // namespace

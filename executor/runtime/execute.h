@@ -11,20 +11,21 @@
 
 namespace xt {
 
-/// What the data of one micro-step decides.
+/// What the data of one pack decides.
 struct PackFacts {
   std::int64_t sum_squared_lengths = 0;
   std::int64_t longest_sample = 0;
 };
 
-/// Fills the batch buffers for micro-step `index` of the step, counted from 0.
-using LoadPack = std::function<PackFacts(std::int32_t index)>;
+/// Fills the batch buffers for micro-step `index` of the step, counted from 0; returns the facts of
+/// its packs, one per micro-batch in lock-step.
+using LoadPacks = std::function<std::vector<PackFacts>(std::int32_t index)>;
 
 /// One step and its place in a run.
 struct StepRequest {
   std::int32_t rank = 0;
   StepConstants constants;
-  LoadPack load_pack;  ///< called before each repetition of a section that reads tokens
+  LoadPacks load_packs;  ///< called before each repetition of a section that reads tokens
 };
 
 /// What a step did, and when on the machine's clock it began.

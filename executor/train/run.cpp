@@ -17,11 +17,6 @@ std::int64_t nanoseconds(WallTime time) {
   return std::chrono::duration_cast<Duration>(time.time_since_epoch()).count();
 }
 
-double tokens_per_device(const PlanFile& plan, Seconds time) {
-  const std::int64_t tokens = plan.pack_length * plan.gradient_accumulation * plan.ranks_per_device;
-  return static_cast<double>(tokens) / time.value;
-}
-
 double mfu_of(const PlanFile& plan, Seconds time) {
   if (plan.peak_flops_per_s <= 0) return 0;
   return plan.model_flops / (plan.peak_flops_per_s * time.value);
@@ -90,6 +85,8 @@ class Run {
     metrics.step = outcome.step;
     metrics.loss = outcome.loss;
     metrics.grad_norm = outcome.grad_norm;
+    metrics.learning_rate = outcome.learning_rate;
+    metrics.is_skipped = outcome.is_skipped;
     Duration longest{};
     for (std::size_t i = 0; i < all.size(); i += 4) {
       longest = std::max(longest, Duration(all[i]));
@@ -97,7 +94,7 @@ class Run {
       metrics.host_memory = std::max(metrics.host_memory, Bytes(all[i + 2]));
     }
     metrics.time = to_seconds(longest);
-    metrics.tokens_per_device_s = tokens_per_device(plan(), metrics.time);
+    metrics.tokens_per_device_s = plan().tokens_per_device() / metrics.time.value;
     metrics.mfu = mfu_of(plan(), metrics.time);
     metrics.reserved_memory = memory_usage().reserved;
     metrics.traffic = account(schedule(), outcome.result.timeline).traffic;
@@ -115,6 +112,8 @@ class Run {
                          {"step", metrics.step},
                          {"loss", metrics.loss},
                          {"grad_norm", metrics.grad_norm},
+                         {"learning_rate", metrics.learning_rate},
+                         {"skipped", metrics.is_skipped},
                          {"step_time_s", metrics.time.value},
                          {"tokens_per_device_s", metrics.tokens_per_device_s},
                          {"mfu", metrics.mfu},
@@ -200,7 +199,7 @@ RunSummary summarise(const std::vector<StepMetrics>& steps, const PlanFile& plan
     return median(std::move(values));
   };
   summary.step_time = median_of([](const StepMetrics& step) { return step.time; });
-  summary.tokens_per_device_s = tokens_per_device(plan, summary.step_time);
+  summary.tokens_per_device_s = plan.tokens_per_device() / summary.step_time.value;
   summary.mfu = mfu_of(plan, summary.step_time);
   for (std::size_t i = 0; i < n_traffic; ++i)
     summary.traffic[i] = {

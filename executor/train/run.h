@@ -21,6 +21,8 @@ struct StepMetrics {
   std::int64_t step = 0;
   double loss = 0;
   double grad_norm = 0;
+  double learning_rate = 0;
+  bool is_skipped = false;  ///< nothing was updated, as the norm was no finite number
   Seconds time;
   double tokens_per_device_s = 0;
   double mfu = 0;

@@ -36,11 +36,10 @@ void check_executable(const std::filesystem::path& path, const PlanFile& plan, s
     refuse(path,
            fmt::format("is a step of engine `{}`, which is priced and not executed", plan.engine),
            "plan with `--engine xt_run`");
-  if (plan.compute_dtype != DType::fp32)
-    refuse(
-        path,
-        fmt::format("computes in {}; xt-run computes in fp32 on a CPU", name(plan.compute_dtype)),
-        "plan with `--compute-dtype fp32`");
+  if (plan.compute_dtype != DType::fp32 && plan.compute_dtype != DType::bf16)
+    refuse(path,
+           fmt::format("computes in {}; xt-run computes in fp32 or bf16", name(plan.compute_dtype)),
+           "plan with `--compute-dtype bf16`");
   if (plan.ranks != ranks)
     refuse(path, fmt::format("is for {} ranks, this run has {}", plan.ranks, ranks),
            fmt::format("start {} ranks (`--nproc {}`), or make a plan for {}", plan.ranks,

@@ -6,15 +6,18 @@
 #include <cmath>
 
 #include "costmodel/diagnostics/check.h"
+#include "executor/train/learning_rate.h"
 
 namespace xt {
 namespace {
 
+/// Writes `values` into part `i` of buffer `id`, whose parts are as many elements as there are.
 template <typename T>
-void fill(const BufferMemory& memory, BufferId id, const std::vector<T>& values) {
+void fill(const BufferMemory& memory, BufferId id, std::int64_t i, std::span<const T> values) {
   const at::Tensor tensor = memory.tensor(id);
-  XT_CHECK(tensor.numel() >= std::ssize(values), tensor.numel(), values.size());
-  std::copy(values.begin(), values.end(), tensor.mutable_data_ptr<T>());
+  const std::int64_t first = i * std::ssize(values);
+  XT_CHECK(tensor.numel() >= first + std::ssize(values), tensor.numel(), first, values.size());
+  std::copy(values.begin(), values.end(), tensor.mutable_data_ptr<T>() + first);
 }
 
 float scalar(const BufferMemory& memory, BufferId id) {
@@ -35,38 +38,70 @@ Communicators make_communicators(const Schedule& schedule, GlooNetwork& network,
   return communicators;
 }
 
+BatchLayout::BatchLayout(const Schedule& schedule)
+    : sequence_ranks(schedule.group(Group::sequence).size) {
+  for (const Symbol& symbol : schedule.symbols)
+    micro_batches = std::max<std::int64_t>(micro_batches, symbol.micro_batch + 1);
+  const std::int64_t tokens = schedule.buffer(schedule.batch.tokens).elements({});
+  rank_tokens = tokens / micro_batches;
+  pack_length = rank_tokens * sequence_ranks;
+}
+
 Trainer::Trainer(const Schedule& schedule, const KernelTable& kernels, Communicators communicators,
                  std::int32_t rank, PackSource packs, const PlanOptimizer& optimizer)
     : schedule_(schedule),
       state_(schedule, kernels, std::move(communicators)),
       rank_(rank),
       packs_(std::move(packs)),
-      optimizer_(optimizer) {
+      optimizer_(optimizer),
+      layout_(schedule) {
   for (std::size_t i = 0; i < schedule.sections.size(); ++i)
     if (state_.plan.takes_pack[i]) n_micro_steps_ += schedule.sections[i].repeat;
 }
 
-void Trainer::take_packs() {
-  of_step_.clear();
-  std::int64_t n_valid = 0;
-  for (std::int64_t i = 0; i < n_micro_steps_; ++i) {
-    const std::int64_t index = (step_ * n_micro_steps_ + i) * schedule_.ranks + rank_;
-    of_step_.push_back(packs_(index));
-    n_valid += n_valid_labels(of_step_.back());
-  }
-  const std::vector<float> count{static_cast<float>(n_valid)};
-  fill(state_.memory, schedule_.batch.valid_tokens, count);
+// Of each pack, where this rank's tokens begin.
+std::int64_t Trainer::first_token() const {
+  return rank_ % layout_.sequence_ranks * layout_.rank_tokens;
 }
 
-PackFacts Trainer::load(std::int32_t index) {
-  const Pack& pack = of_step_[static_cast<std::size_t>(index)];
+void Trainer::take_packs() {
+  of_step_.clear();
+  const std::int64_t n_packs = n_micro_steps_ * layout_.micro_batches;
+  const std::int64_t groups = schedule_.ranks / layout_.sequence_ranks;
+  std::int64_t n_valid = 0;
+  for (std::int64_t i = 0; i < n_packs; ++i) {
+    const std::int64_t index = (step_ * n_packs + i) * groups + rank_ / layout_.sequence_ranks;
+    of_step_.push_back(packs_(index));
+    n_valid += n_valid_labels(std::span(of_step_.back().labels)
+                                  .subspan(static_cast<std::size_t>(first_token()),
+                                           static_cast<std::size_t>(layout_.rank_tokens)));
+  }
+  const std::array<float, 1> count{static_cast<float>(n_valid)};
+  fill<float>(state_.memory, schedule_.batch.valid_tokens, 0, count);
+}
+
+std::vector<PackFacts> Trainer::load(std::int32_t index) {
+  std::vector<PackFacts> facts;
+  for (std::int64_t m = 0; m < layout_.micro_batches; ++m)
+    facts.push_back(
+        load_one(of_step_[static_cast<std::size_t>(index * layout_.micro_batches + m)], m));
+  return facts;
+}
+
+// Tokens are this rank's, boundaries those of the whole pack.
+PackFacts Trainer::load_one(const Pack& pack, std::int64_t micro_batch) {
   const BatchBuffers& batch = schedule_.batch;
-  fill(state_.memory, batch.tokens, pack.tokens);
-  fill(state_.memory, batch.labels, pack.labels);
-  fill(state_.memory, batch.positions, positions(pack));
+  const auto of_rank = [&](const std::vector<std::int64_t>& of_pack) {
+    XT_CHECK(std::ssize(of_pack) == layout_.pack_length, of_pack.size(), layout_.pack_length);
+    return std::span(of_pack).subspan(static_cast<std::size_t>(first_token()),
+                                      static_cast<std::size_t>(layout_.rank_tokens));
+  };
+  fill<std::int64_t>(state_.memory, batch.tokens, micro_batch, of_rank(pack.tokens));
+  fill<std::int64_t>(state_.memory, batch.labels, micro_batch, of_rank(pack.labels));
+  fill<std::int64_t>(state_.memory, batch.positions, micro_batch, of_rank(positions(pack)));
   std::vector<std::int32_t> boundaries = pack.boundaries;
   boundaries.resize(pack.tokens.size() + 1, static_cast<std::int32_t>(pack.tokens.size()));
-  fill(state_.memory, batch.boundaries, boundaries);
+  fill<std::int32_t>(state_.memory, batch.boundaries, micro_batch, boundaries);
   return {sum_squared_lengths(pack), longest_sample(pack)};
 }
 
@@ -75,19 +110,23 @@ StepOutcome Trainer::step() {
   ++step_;
   StepRequest request;
   request.rank = rank_;
-  request.constants = {optimizer_.learning_rate,
+  request.constants = {learning_rate_at(optimizer_, step_),
                        optimizer_.beta1,
                        optimizer_.beta2,
                        optimizer_.adam_eps,
                        optimizer_.weight_decay,
                        optimizer_.max_grad_norm,
-                       step_};
-  request.load_pack = [this](std::int32_t index) { return load(index); };
+                       step_,
+                       n_updates_ + 1};
+  request.load_packs = [this](std::int32_t index) { return load(index); };
   StepOutcome outcome;
   outcome.result = execute(state_, request);
   outcome.step = step_;
   outcome.loss = scalar(state_.memory, schedule_.batch.loss);
   outcome.grad_norm = std::sqrt(scalar(state_.memory, schedule_.batch.grad_norm));
+  outcome.learning_rate = request.constants.learning_rate;
+  outcome.is_skipped = !std::isfinite(scalar(state_.memory, schedule_.batch.grad_norm));
+  if (!outcome.is_skipped) ++n_updates_;
   return outcome;
 }
 

@@ -20,7 +20,18 @@ namespace xt {
 /// Throws: PeerLost if a rank does not come
 Communicators make_communicators(const Schedule& schedule, GlooNetwork& network, int rank);
 
-/// Pack `index` of a run; rank r of W takes r, r + W, …
+/// How a schedule spreads packs over ranks and micro-steps.
+struct BatchLayout {
+  /// Assumes: `schedule` reads tokens
+  explicit BatchLayout(const Schedule& schedule);
+
+  std::int64_t micro_batches = 1;  ///< in lock-step
+  std::int64_t sequence_ranks = 1;  ///< adjacent ones that share a pack by tokens
+  std::int64_t rank_tokens = 0;     ///< of a pack, on one rank
+  std::int64_t pack_length = 0;
+};
+
+/// Pack `index` of a run; of W groups of ranks that share a pack, group g takes g, g + W, …
 using PackSource = std::function<Pack(std::int64_t index)>;
 
 /// What one step gave.
@@ -28,6 +39,8 @@ struct StepOutcome {
   std::int64_t step = 0;  ///< counts from 1
   double loss = 0;        ///< mean over the valid tokens of all ranks
   double grad_norm = 0;   ///< before clipping
+  double learning_rate = 0;
+  bool is_skipped = false;  ///< the norm was no finite number, so that nothing was updated
   StepResult result;
 };
 
@@ -48,15 +61,19 @@ class Trainer {
 
  private:
   void take_packs();
-  PackFacts load(std::int32_t index);
+  std::vector<PackFacts> load(std::int32_t index);
+  PackFacts load_one(const Pack& pack, std::int64_t micro_batch);
+  std::int64_t first_token() const;
 
   const Schedule& schedule_;
   StepState state_;
   std::int32_t rank_;
   PackSource packs_;
   PlanOptimizer optimizer_;
+  BatchLayout layout_;
   std::int64_t n_micro_steps_ = 0;
   std::int64_t step_ = 0;
+  std::int64_t n_updates_ = 0;
   std::vector<Pack> of_step_;
 };
 

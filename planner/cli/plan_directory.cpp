@@ -28,7 +28,6 @@ PlanPrediction prediction_of(const Plan& plan, const Estimate& answer) {
 
 PlanFile plan_file(const Plan& plan, const Estimate& answer) {
   const Strategy& s = plan.strategy;
-  const OptimizerSettings& o = plan.optimizer;
   PlanFile file;
   file.schedule_digest = digest_text(digest(answer.schedule));
   file.model_name = plan.model_name;
@@ -53,7 +52,7 @@ PlanFile plan_file(const Plan& plan, const Estimate& answer) {
   file.swap_layers = s.swap_layers;
   file.loss_chunk = s.loss_chunk;
   file.compute_dtype = s.compute_dtype;
-  file.optimizer = {o.learning_rate, o.beta1, o.beta2, o.adam_eps, o.weight_decay, o.max_grad_norm};
+  file.optimizer = plan.optimizer;
   file.seed = plan.seed;
   file.model_flops = answer.model_flops.value;
   file.peak_flops_per_s = answer.peak.value;

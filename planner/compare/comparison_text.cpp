@@ -27,8 +27,7 @@ void add_row(Table& table, std::string_view what, const std::string& predicted,
 
 Table headline_table(const MeasuredPlan& plan, const Comparison& c) {
   Table table({{"", {}, Align::left}, {"predicted"}, {"measured"}, {"error"}});
-  const auto tokens = static_cast<double>(plan.plan.pack_length * plan.plan.gradient_accumulation *
-                                          plan.plan.ranks_per_device);
+  const double tokens = plan.plan.tokens_per_device();
   const auto mfu = [&](Seconds step) {
     return plan.plan.model_flops / step.value / plan.plan.peak_flops_per_s;
   };

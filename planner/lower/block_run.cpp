@@ -31,14 +31,16 @@ void take_turns(std::span<const BlockRun> runs, std::vector<PreparedOp> Prepared
 
 }  // namespace
 
-Extent Lowering::bound(SymbolKind kind, std::int16_t layer) const {
+Extent Lowering::bound(SymbolKind kind, const BlockRun& run) const {
+  const auto own = static_cast<std::size_t>(run.micro_batch) % symbols_.size();
+  const PackSymbols& symbols = symbols_[own];
   switch (kind) {
     case SymbolKind::rows_received:
-      return Extent::of(rows_received_[static_cast<std::size_t>(layer)]);
+      return Extent::of(symbols.rows_received[static_cast<std::size_t>(run.layer)]);
     case SymbolKind::sum_squared_lengths:
-      return Extent::of(sum_squared_lengths_);
+      return Extent::of(symbols.sum_squared_lengths);
     case SymbolKind::longest_sample:
-      return Extent::of(longest_sample_);
+      return Extent::of(symbols.longest_sample);
   }
   XT_CHECK(false);
 }
@@ -66,19 +68,20 @@ BufferId Lowering::make_value(const BlockRun& run, ValueId id) {
   XT_CHECK(value.role != ValueRole::parameter && value.role != ValueRole::parameter_gradient,
            at(id));
   // In lock-step, what an exchange writes is memory of its own lane, so that it waits for no
-  // compute of another micro-batch.
-  const bool is_on_link = micro_batches_.size() > 1 && run.block.is_exchanged[at(id)];
+  // compute of another micro-batch. Where it is issued right behind what it sends, there is none.
+  const bool is_on_link =
+      micro_batches_.size() > 1 && !rules_.is_executed && run.block.is_exchanged[at(id)];
   TensorSpec spec{
       {}, value.dtype, category(run, id), Space::device, is_on_link ? Lane::expert : Lane::compute};
   for (std::size_t d = 0; d < spec.shape.size(); ++d)
-    spec.shape[d] = resolve(value.shape[d], run.layer);
+    spec.shape[d] = resolve(value.shape[d], run);
   return build_.transient(spec);
 }
 
 // Finds the work of `op`, which all layers share unless it names a symbol of the layer.
-void Lowering::know(PreparedOp& op, std::int16_t layer) {
+void Lowering::know(PreparedOp& op, const BlockRun& run) {
   Work work = op.graph->work;
-  for (Extent& extent : work.extents) extent = resolve(extent, layer);
+  for (Extent& extent : work.extents) extent = resolve(extent, run);
   op.work = build_.intern(work);
   op.workspaces.clear();
   rules_.workspaces(work, op.workspaces);
@@ -124,7 +127,7 @@ void Lowering::emit(PreparedOp& op, const BlockRun& run, std::span<const OpId> a
     operands_.back() =
         build_.transient({value.shape, value.dtype, MemoryCategory::gradients, Space::device});
   }
-  if (!op.is_known) know(op, run.layer);
+  if (!op.is_known) know(op, run);
   const std::span<const BufferId> all(operands_);
   const std::int16_t lock_step = micro_batches_.size() > 1 ? run.micro_batch : std::int16_t{-1};
   build_.add(work_of(op, adds_product), {graph.lane,

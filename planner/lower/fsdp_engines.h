@@ -15,6 +15,10 @@ constexpr EngineRules xt_run() {
   rules.is_executed = true;
   rules.compute_dtype = DType::fp32;
   rules.reduces_through_scratch = true;
+  rules.drops_by_op = true;
+  rules.runs_in_lock_step = true;
+  rules.splits_sequences = true;
+  rules.replicates = true;
   rules.workspaces = xt_run_workspaces;
   return rules;
 }

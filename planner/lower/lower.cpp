@@ -100,24 +100,36 @@ OpId Lowering::cast(const Origin& from, Extent elements, BufferId x, BufferId y,
   return op(Kernel::cast, from, {elements, width_of(x) + width_of(y)}, {x}, {y}, lane);
 }
 
+// Who executes a step learns the symbols of each micro-batch; who prices it assumes one for all.
 void Lowering::make_symbols() {
+  const std::int64_t n = rules_.is_executed ? strategy_.intra_layer_micro_batches : 1;
+  for (std::int64_t pack = 0; pack < n; ++pack)
+    symbols_.push_back(symbols_of(static_cast<std::int16_t>(pack)));
+}
+
+PackSymbols Lowering::symbols_of(std::int16_t micro_batch) {
   const std::int64_t T = strategy_.pack_length, s = strategy_.sample_length;
   const std::int64_t rest = T % s;
   const std::int64_t parts = graph_.attention_parts;
   const std::int64_t squares = strategy_.sum_squared_lengths > 0 ? strategy_.sum_squared_lengths
                                                                  : T / s * s * s + rest * rest;
-  sum_squared_lengths_ = build_.symbol(SymbolKind::sum_squared_lengths, -1, squares / parts, parts);
-  longest_sample_ = build_.symbol(SymbolKind::longest_sample, -1, std::min(s, T));
-  if (strategy_.expert_parallel == 1) return;
+  PackSymbols symbols;
+  symbols.sum_squared_lengths =
+      build_.symbol(SymbolKind::sum_squared_lengths, -1, squares / parts, parts, micro_batch);
+  symbols.longest_sample =
+      build_.symbol(SymbolKind::longest_sample, -1, std::min(s, T), 1, micro_batch);
+  if (strategy_.expert_parallel == 1) return symbols;
   const std::int64_t rows =
       std::llround(strategy_.routing_imbalance * static_cast<double>(graph_.routed_rows));
-  rows_received_.resize(layers_.size());
+  symbols.rows_received.resize(layers_.size());
   for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
     for (const GraphOp& op : graph_.decoder[layers_[layer]].forward)
       if (op.work.kernel == Kernel::bind_rows)
-        rows_received_[layer] =
-            build_.symbol(SymbolKind::rows_received, static_cast<std::int16_t>(layer), rows);
+        symbols.rows_received[layer] =
+            build_.symbol(SymbolKind::rows_received, static_cast<std::int16_t>(layer), rows, 1,
+                          micro_batch);
   }
+  return symbols;
 }
 
 void Lowering::make_resident() {
@@ -218,7 +230,7 @@ void Lowering::update(const FsdpUnit& unit, UnitFlat& flat) {
     op(Kernel::cast, from, {n, further_bytes}, {flat.gradient_shard}, {flat.gradient_shard});
   const std::array<BufferId, 2> moments{fetched(stored.exp_avg, from),
                                         fetched(stored.exp_avg_sq, from)};
-  const std::array<BufferId, 1> inputs{flat.gradient_shard};
+  const std::array<BufferId, 2> inputs{flat.gradient_shard, build_.draft().batch.grad_norm};
   const std::array<BufferId, 3> outputs{stored.parameter, moments[0], moments[1]};
   build_.add({work, Lane::compute, from, inputs, outputs, workspaces_, {}});
   if (!strategy_.swaps_optimizer) return;
@@ -247,6 +259,18 @@ OpId Lowering::write_back(BufferId copy, BufferId moment, const Origin& from) {
             Lane::swap_out);
 }
 
+// Ranks that hold the same shards count them once.
+void Lowering::sum_scalars() {
+  const Origin from = origin(Phase::optimizer, StepPart::norm);
+  const BatchBuffers batch = build_.draft().batch;
+  if (strategy_.replicas() == 1) {
+    op(Kernel::all_reduce, from, {2}, {}, {scalars_}, Lane::reduce_scatter, Group::world);
+    return;
+  }
+  op(Kernel::all_reduce, from, {1}, {}, {batch.loss}, Lane::reduce_scatter, Group::world);
+  op(Kernel::all_reduce, from, {1}, {}, {batch.grad_norm}, Lane::reduce_scatter, Group::shard);
+}
+
 // Gradients of parameters that several ranks of an expert parallel group hold are summed first, and
 // where the engine does so, those of all replicas once more; then one all-reduce carries the norm
 // and the loss, and every flat is clipped and updated.
@@ -273,8 +297,7 @@ void Lowering::optimize() {
       op(Kernel::square_sum, origin(Phase::optimizer, StepPart::norm, unit.layer),
          {flat.shard_elements}, {flat.gradient_shard}, {grad_norm});
     }
-  op(Kernel::all_reduce, origin(Phase::optimizer, StepPart::norm), {2}, {}, {scalars_},
-     Lane::reduce_scatter, Group::world);
+  sum_scalars();
   pending_swap_ = no_op;
   if (strategy_.optimizer == Optimizer::muon) update_by_muon();
   const std::vector<BufferId> together = roots_of_all();
@@ -323,6 +346,7 @@ GraphOptions graph_options(const Strategy& strategy) {
   options.expert_parallel = strategy.expert_parallel;
   options.dispatch = strategy.dispatch;
   options.sequence_parallel = strategy.sequence_parallel;
+  options.exchanges_through_scratch = rules->reduces_through_scratch;
   options.context_parallel = strategy.context_parallel;
   options.context_exchange = strategy.context_exchange;
   options.tensor_parallel = strategy.tensor_parallel;

@@ -156,13 +156,13 @@ class Lowering {
   void add_gradient(const BlockRun& run, ValueId gradient, BufferId addend);
   void add_gradient(const Origin& from, const PendingSum& pending);
   void add_pending();
-  void know(PreparedOp& op, std::int16_t layer);
+  void know(PreparedOp& op, const BlockRun& run);
   WorkId work_of(const PreparedOp& op, bool adds_product);
   BufferId make_value(const BlockRun& run, ValueId id);
   MemoryCategory category(const BlockRun& run, ValueId id) const;
-  Extent bound(SymbolKind kind, std::int16_t layer) const;
-  Extent resolve(Extent extent, std::int16_t layer) const {
-    return extent.is_symbol() ? bound(static_cast<SymbolKind>(extent.symbol()), layer) : extent;
+  Extent bound(SymbolKind kind, const BlockRun& run) const;
+  Extent resolve(Extent extent, const BlockRun& run) const {
+    return extent.is_symbol() ? bound(static_cast<SymbolKind>(extent.symbol()), run) : extent;
   }
   bool holds_unread() const { return !strategy_.is_compiled && !strategy_.recompute_ops.is_all(); }
   bool is_recomputed(std::int16_t layer) const {
@@ -190,11 +190,13 @@ class Lowering {
 
   // lower.cpp: what is resident, and the sections
   void make_symbols();
+  PackSymbols symbols_of(std::int16_t micro_batch);
   void make_resident();
   void make_micro_batches();
   void prepare();
   void micro_steps();
   void optimize();
+  void sum_scalars();
   std::vector<BufferId> roots_of_all();
   void update(const FsdpUnit& unit, UnitFlat& flat);
   BufferId fetched(BufferId moment, const Origin& origin);
@@ -249,8 +251,7 @@ class Lowering {
   std::vector<PendingSum> pending_sums_;
   std::vector<FsdpUnit*> deferred_;  ///< units whose gradients wait for the end of a chunk
 
-  SymbolId sum_squared_lengths_{}, longest_sample_{};
-  std::vector<SymbolId> rows_received_;
+  std::vector<PackSymbols> symbols_;  ///< by micro-batch; one for all that is only priced
   BufferId scalars_ = no_buffer;
   std::vector<MicroBatch> micro_batches_;
 

@@ -84,6 +84,13 @@ struct BlockRun {
   bool adds_gradients = false;  ///< another micro-batch has written the parameters' gradients
 };
 
+/// What a pack decides.
+struct PackSymbols {
+  SymbolId sum_squared_lengths{};
+  SymbolId longest_sample{};
+  std::vector<SymbolId> rows_received;  ///< by layer
+};
+
 /// What each of the micro-batches that go through the layers in lock-step has of its own.
 struct MicroBatch {
   BufferId tokens = no_buffer;

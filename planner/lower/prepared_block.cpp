@@ -18,12 +18,15 @@ bool names_layer(Extent extent) {
          static_cast<SymbolKind>(extent.symbol()) == SymbolKind::rows_received;
 }
 
-std::vector<PreparedOp> prepared(const std::vector<GraphOp>& ops) {
+bool is_symbol(Extent extent) { return extent.is_symbol(); }
+
+std::vector<PreparedOp> prepared(const std::vector<GraphOp>& ops, const BlockRules& rules) {
   std::vector<PreparedOp> result(ops.size());
   for (std::size_t i = 0; i < ops.size(); ++i) {
     const auto& extents = ops[i].work.extents;
     result[i].graph = &ops[i];
-    result[i].varies = std::any_of(extents.begin(), extents.end(), names_layer);
+    result[i].varies = std::any_of(extents.begin(), extents.end(),
+                                   rules.is_executed ? is_symbol : names_layer);
   }
   return result;
 }
@@ -65,6 +68,15 @@ std::vector<std::size_t> exchanges_of_tokens(const std::vector<GraphOp>& ops) {
   return found;
 }
 
+// One turn up to each exchange, and the rest.
+std::vector<std::size_t> turns_behind(const std::vector<std::size_t>& exchanges,
+                                      const std::vector<GraphOp>& ops) {
+  std::vector<std::size_t> ends;
+  for (const std::size_t exchange : exchanges) ends.push_back(exchange + 1);
+  ends.push_back(ops.size());
+  return ends;
+}
+
 // Attention and permutation; dispatch and experts; combination on the link; the rest.
 //
 // Source: XTuner V1 (InternLM/xtuner, b934f4620), _micro_batch_forward of the MoE decoder layer
@@ -92,9 +104,8 @@ std::vector<std::size_t> backward_turns(const std::vector<GraphOp>& ops) {
   const auto unpermute = positions(ops, Kernel::unpermute_backward);
   const auto permute = positions(ops, Kernel::permute_backward_add);
   const auto exchanges = exchanges_of_tokens(ops);
-  if (!exchanges.empty()) {
-    for (const std::size_t exchange : exchanges) ends.push_back(exchange + 1);
-  } else if (!unpermute.empty()) {
+  if (!exchanges.empty()) return turns_behind(exchanges, ops);
+  if (!unpermute.empty()) {
     ends = {unpermute.front() + 1, permute.front()};
   }
   ends.push_back(ops.size());
@@ -153,7 +164,7 @@ bool drops(const OpGraph& graph, const Block& block, const GraphOp& op, const Re
 
 // What the first op that writes a value is decides whether it is kept.
 std::vector<bool> kept_values(const OpGraph& graph, const Block& block, const RecomputeOps& dropped,
-                              const KeptBeside& kept) {
+                              const BlockRules& rules) {
   std::vector<bool> is_kept(block.values.size(), false), is_written(block.values.size(), false);
   const std::size_t ffn =
       dropped.has(RecomputeOp::ffn) ? first_of_ffn(graph, block) : block.forward.size();
@@ -164,11 +175,11 @@ std::vector<bool> kept_values(const OpGraph& graph, const Block& block, const Re
         dropped.is_all() || i >= ffn || drops(graph, block, op, dropped, product);
     const KernelClass of = kernel_class(op.work.kernel);
     if (of == KernelClass::matrix) ++product;
-    const bool attends = kept.attended && !dropped.is_all() && writes_attended(graph, block, i);
+    const bool attends = rules.keeps_attended && !dropped.is_all() && writes_attended(graph, block, i);
     for (const ValueId id : op.outputs) {
       if (is_written[at(id)]) continue;
       is_written[at(id)] = true;
-      is_kept[at(id)] = !is_dropped || (block.values[at(id)].is_recorded && kept.recorded) ||
+      is_kept[at(id)] = !is_dropped || (block.values[at(id)].is_recorded && rules.keeps_recorded) ||
                         (attends && id == op.outputs.front());
     }
   }
@@ -178,7 +189,7 @@ std::vector<bool> kept_values(const OpGraph& graph, const Block& block, const Re
 }  // namespace
 
 PreparedBlock prepared(const OpGraph& graph, const Block& block, const ShardRanks& ranks,
-                       const RecomputeOps& dropped, const KeptBeside& kept) {
+                       const RecomputeOps& dropped, const BlockRules& rules) {
   const DType dtype = graph.dtype;
   PreparedBlock result;
   result.graph = &block;
@@ -190,14 +201,16 @@ PreparedBlock prepared(const OpGraph& graph, const Block& block, const ShardRank
   result.output_gradient = value_of(block, ValueRole::output_gradient);
   result.is_saved = saved_values(block);
   result.is_exchanged = exchanged_values(block);
-  result.forward = prepared(block.forward);
-  result.backward = prepared(block.backward);
-  result.forward_turns = forward_turns(block.forward);
+  result.forward = prepared(block.forward, rules);
+  result.backward = prepared(block.backward, rules);
+  result.forward_turns = rules.is_executed
+                             ? turns_behind(exchanges_of_tokens(block.forward), block.forward)
+                             : forward_turns(block.forward);
   result.backward_turns = backward_turns(block.backward);
-  result.is_kept = kept_values(graph, block, dropped, kept);
+  result.is_kept = kept_values(graph, block, dropped, rules);
   std::vector<bool> again = recomputed_ops(block, result.is_kept);
   // Who runs whole layers again runs the ffn's last product too, which no backward pass reads.
-  if (dropped.has(RecomputeOp::ffn) && !kept.recorded)
+  if (dropped.has(RecomputeOp::ffn) && !rules.keeps_recorded)
     std::fill(again.begin() + static_cast<std::ptrdiff_t>(first_of_ffn(graph, block)), again.end(),
               true);
   for (std::size_t i = 0; i < again.size(); ++i) {

@@ -14,10 +14,10 @@
 namespace xt {
 
 /// An op of a block. Its work is found when the op is first written, and again for every layer if
-/// it names a symbol of the layer.
+/// it names a symbol of the layer or of the micro-batch.
 struct PreparedOp {
   const GraphOp* graph = nullptr;
-  bool varies = false;         ///< by layer
+  bool varies = false;         ///< by layer or micro-batch
   bool is_recomputed = false;  ///< before a backward pass that finds only what is recorded
   bool is_known = false;       ///< `work` and `workspaces` are
   WorkId work{};
@@ -51,18 +51,21 @@ struct ShardRanks {
   std::int64_t experts = 1;
 };
 
-/// What a recomputed layer keeps although the ops that make it run again: recorded values if all
-/// ops do, and outputs of attention, which the product behind it reads, if attention alone does.
-struct KeptBeside {
-  bool recorded = true;
-  bool attended = false;
+/// An engine's rules of a block: what a recomputed layer keeps although the ops that make it run
+/// again, and how micro-batches in lock-step take turns.
+struct BlockRules {
+  bool keeps_recorded = true;   ///< recorded values, where all ops run again
+  bool keeps_attended = false;  ///< outputs of attention, where attention alone does
+  /// Each micro-batch learns symbols of its own, and hands over behind each exchange: its compute
+  /// is done when the issuing thread gets there, so that an exchange begins as soon as it may.
+  bool is_executed = false;
 };
 
 /// `block` of `graph` prepared to be computed in its dtype, with `dropped` results of ops where a
-/// layer is recomputed, beside which it keeps `kept`.
+/// layer is recomputed.
 ///
 /// Assumes: `block` outlives the result
 PreparedBlock prepared(const OpGraph& graph, const Block& block, const ShardRanks& ranks,
-                       const RecomputeOps& dropped, const KeptBeside& kept);
+                       const RecomputeOps& dropped, const BlockRules& rules);
 
 }  // namespace xt

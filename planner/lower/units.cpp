@@ -66,7 +66,8 @@ void Lowering::make_units() {
   const auto prepare_block = [&](const Block& block) {
     blocks_.push_back(
         prepared(graph_, block, {group_size(Group::shard), group_size(Group::expert_shard)},
-                 strategy_.recompute_ops, {!rules_.recomputes_whole_layer, rules_.keeps_attended}));
+                 strategy_.recompute_ops,
+                 {!rules_.recomputes_whole_layer, rules_.keeps_attended, rules_.is_executed}));
   };
   blocks_.reserve(graph_.decoder.size() + 2);
   prepare_block(graph_.embedding);
@@ -229,8 +230,10 @@ BufferId Lowering::reduce_flat(const FsdpUnit& unit, UnitFlat& flat, bool is_fir
   if (strategy_.offloads_optimizer) shard.lane = Lane::swap_out;
   if (is_first && !keeps_gradient_shards()) flat.gradient_shard = build_.transient(shard);
   BufferId reduced = flat.gradient_shard;
-  if (!is_first || on_wire != kept) {
-    shard.dtype = on_wire;
+  // Through a scratch, parts in any dtype are summed in fp32.
+  const DType sum = rules_.reduces_through_scratch ? kept : on_wire;
+  if (!is_first || sum != kept) {
+    shard.dtype = sum;
     shard.category = MemoryCategory::communication_buffers;
     reduced = build_.transient(shard);
   }
@@ -243,10 +246,10 @@ BufferId Lowering::reduce_flat(const FsdpUnit& unit, UnitFlat& flat, bool is_fir
     last = op({Kernel::reduce_scatter, on_wire, flat.group, {n}}, from, {full}, {reduced}, lane);
   }
   if (strategy_.replicas() > 1)
-    last = op({Kernel::all_reduce, on_wire, Group::replica, {flat.shard_elements}},
+    last = op({Kernel::all_reduce, sum, Group::replica, {flat.shard_elements}},
               origin(Phase::backward, StepPart::replicas, unit.layer), {}, {reduced},
               Lane::reduce_scatter);
-  if (on_wire != kept) {
+  if (sum != kept) {
     convert_reduced(from, flat, reduced, is_first);
     reduced = flat.gradient_shard;
     last = OpId(static_cast<std::uint32_t>(build_.n_ops() - 1));

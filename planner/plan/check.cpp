@@ -22,7 +22,6 @@ class Checks {
  private:
   void check_experts();
   void check_engine();
-  void check_optimizer();
   void check_dispatch();
   void check_agrs();
   void check_sequence();
@@ -97,7 +96,7 @@ void Checks::check_engine() {
     request_.problem("intra_layer_micro_batches",
                      fmt::format("{} does not run dense models in lock-step", rules_.name),
                      "gradient_accumulation runs packs one after the other");
-  check_optimizer();
+  check_optimizer(plan_, rules_, request_);
   if (s.has_fp8_products && !rules_.has_fp8_products)
     request_.problem("fp8_products", fmt::format("{} has no products in fp8", rules_.name),
                      "engine xtuner_v1 has");
@@ -115,23 +114,6 @@ void Checks::check_engine() {
     request_.problem("shard_ranks", fmt::format("{} does not replicate parameters", rules_.name),
                      "engine xtuner_v1 does (HSDP)");
   check_shards();
-}
-
-void Checks::check_optimizer() {
-  const Strategy& s = plan_.strategy;
-  if (s.swaps_optimizer && !rules_.swaps_optimizer)
-    request_.problem("swap_optimizer",
-                     fmt::format("{} keeps the optimizer on the device", rules_.name),
-                     "engine xtuner_v1 can swap it");
-  if (s.optimizer != Optimizer::muon) return;
-  if (!rules_.has_muon)
-    request_.problem("optimizer", fmt::format("{} has no Muon", rules_.name),
-                     "engine xtuner_v1 has");
-  if (s.swaps_optimizer)
-    request_.problem("swap_optimizer", "Muon keeps its momentum on the device", "leave it out");
-  if (!plan_.profile.peak(DType::bf16))
-    request_.problem("optimizer", fmt::format("{} has no products in bf16, which Muon needs",
-                                              plan_.machine_name));
 }
 
 void Checks::check_dispatch() {
@@ -187,6 +169,11 @@ void Checks::check_sequence() {
   if (a.has_mla())
     request_.problem("sequence_parallel",
                      fmt::format("{} does not split latent attention over ranks", rules_.name));
+  if (rules_.is_executed && kv < sp)
+    request_.problem("sequence_parallel",
+                     fmt::format("{} does not repeat {} key heads over {} ranks", rules_.name, kv,
+                                 sp),
+                     "engine xtuner_v1 does");
   if (a.num_attention_heads % sp != 0 || (kv % sp != 0 && sp % kv != 0))
     request_.problem("sequence_parallel",
                      fmt::format("{} query and {} key heads cannot be spread over {} ranks",

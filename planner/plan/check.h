@@ -24,6 +24,9 @@ void check_offload(const Plan& plan, const EngineRules& rules, Request& request)
 /// The same of recipes of fp8, and of exchanges that run in pieces beside products.
 void check_transformer_engine(const Plan& plan, const EngineRules& rules, Request& request);
 
+/// The same of the optimizer and of the learning rate over steps.
+void check_optimizer(const Plan& plan, const EngineRules& rules, Request& request);
+
 /// The same of attention, fused or not.
 void check_attention(const Plan& plan, const EngineRules& rules, Request& request);
 

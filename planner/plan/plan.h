@@ -26,16 +26,6 @@ struct Catalogue {
   std::vector<std::string> machine_names() const;
 };
 
-/// AdamW, and the clip before it.
-struct OptimizerSettings {
-  double learning_rate = 3e-4;
-  double beta1 = 0.9;
-  double beta2 = 0.95;
-  double adam_eps = 1e-8;
-  double weight_decay = 0.1;
-  double max_grad_norm = 1.0;
-};
-
 /// The samples of a run.
 struct PlanData {
   LengthDistribution lengths;
@@ -52,7 +42,7 @@ struct Plan {
   Profile profile;
   Strategy strategy;
   PlanData data;
-  OptimizerSettings optimizer;
+  PlanOptimizer optimizer;
   std::int64_t devices = 1;
   std::int64_t seed = 0;
   std::optional<double> calibration_error;  ///< median |error| of the overlay on plans not used

@@ -55,11 +55,11 @@ class Resolver {
     choose_data();
     check_pipeline(plan_, *rules_, request_);
     request_.finish();
+    choose_optimizer();
     check(plan_, *rules_, request_);
     request_.finish();
     load_ranks();
     const LeftToPlanner left = choose_layers(plan_.strategy, plan_.architecture, *rules_, request_);
-    choose_optimizer();
     request_.finish();
     plan_.has_automatic_chunk = left.chunk;
     plan_.has_automatic_swap = left.swap;
@@ -181,8 +181,12 @@ void Resolver::load_ranks() {
 }
 
 void Resolver::choose_optimizer() {
-  OptimizerSettings& o = plan_.optimizer;
+  PlanOptimizer& o = plan_.optimizer;
   o.learning_rate = from_.learning_rate.value_or(o.learning_rate);
+  o.learning_rate_schedule = from_.learning_rate_schedule.value_or(o.learning_rate_schedule);
+  o.warmup_steps = from_.warmup_steps.value_or(o.warmup_steps);
+  o.decay_steps = from_.decay_steps.value_or(o.decay_steps);
+  o.min_learning_rate = from_.min_learning_rate.value_or(o.min_learning_rate);
   o.beta1 = from_.beta1.value_or(o.beta1);
   o.beta2 = from_.beta2.value_or(o.beta2);
   o.adam_eps = from_.adam_eps.value_or(o.adam_eps);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "costmodel/document/reader.h"
+#include "costmodel/io/plan_file.h"
 #include "costmodel/models/decoder.h"
 #include "costmodel/packing/length_distribution.h"
 #include "costmodel/packing/packs.h"
@@ -77,6 +78,10 @@ struct RunFile {
   std::optional<bool> offload_parameters;
   std::optional<Choice> loss_chunk;
   std::optional<double> learning_rate;
+  std::optional<LearningRateSchedule> learning_rate_schedule;
+  std::optional<std::int64_t> warmup_steps;
+  std::optional<std::int64_t> decay_steps;
+  std::optional<double> min_learning_rate;
   std::optional<double> beta1;
   std::optional<double> beta2;
   std::optional<double> adam_eps;
@@ -241,8 +246,25 @@ struct RunFile {
     archive.field("loss_chunk", loss_chunk, "none, auto or so many tokens (default auto)");
   }
   template <typename Archive>
+  void describe_learning_rate(Archive& archive) {
+    archive.field("learning_rate", learning_rate, "The highest (default 3e-4)").above(0);
+    archive.field("learning_rate_schedule", learning_rate_schedule,
+                  "After warm-up: constant, or linear or cosine down to the minimum (default "
+                  "constant)");
+    archive
+        .field("warmup_steps", warmup_steps,
+               "Steps over which the learning rate rises from zero (default 0)")
+        .at_least(0);
+    archive
+        .field("decay_steps", decay_steps,
+               "Step at which a linear or cosine schedule is at its minimum")
+        .at_least(1);
+    archive.field("min_learning_rate", min_learning_rate, "What it falls to (default 0)")
+        .at_least(0);
+  }
+  template <typename Archive>
   void describe_optimizer(Archive& archive) {
-    archive.field("learning_rate", learning_rate, "Of AdamW (default 3e-4)").above(0);
+    describe_learning_rate(archive);
     archive.field("beta1", beta1, "Of AdamW (default 0.9)").at_least(0).at_most(1);
     archive.field("beta2", beta2, "Of AdamW (default 0.95)").at_least(0).at_most(1);
     archive.field("adam_eps", adam_eps, "Of AdamW (default 1e-8)").above(0);

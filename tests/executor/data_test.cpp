@@ -157,7 +157,7 @@ TEST(Pack, ShiftsLabelsInsideEachPiece) {
   EXPECT_THAT(positions(pack), ElementsAre(0, 1, 2, 0, 0, 1));
   EXPECT_EQ(sum_squared_lengths(pack), 9 + 1 + 4);
   EXPECT_EQ(longest_sample(pack), 3);
-  EXPECT_EQ(n_valid_labels(pack), 3);
+  EXPECT_EQ(n_valid_labels(pack.labels), 3);
 }
 
 TEST(Packs, OfAnEpochHoldEveryTokenOnceButTheRest) {

@@ -29,7 +29,7 @@ std::string refusal(const std::function<void()>& act) {
 /// Two lanes, a symbol, a view, workspace, a flat and a placement.
 Schedule sample() {
   ScheduleBuilder build("xt_run", 2);
-  const SymbolId rows = build.symbol(SymbolKind::rows_received, 3, 40, 2);
+  const SymbolId rows = build.symbol(SymbolKind::rows_received, 3, 40, 2, 1);
   const BufferId weight = build.resident({{64, 1, 1}, DType::fp32, MemoryCategory::parameters});
   const BufferId x = build.transient({{Extent::of(rows), 8, 1}, DType::bf16});
   const BufferId part = build.view(weight, 16, {4, 1, 1}, DType::fp32);
@@ -55,9 +55,9 @@ TEST(ScheduleLines, ReadBackEqual) {
 
 TEST(ScheduleLines, AnotherFormatVersionIsRefusedWithWhatToDo) {
   std::string text = schedule_lines(sample());
-  text.replace(text.find("xt.schedule/1"), 13, "xt.schedule/9");
+  text.replace(text.find("xt.schedule/2"), 13, "xt.schedule/9");
   EXPECT_THAT(refusal([&] { parse_schedule_lines("s", text); }),
-              testing::AllOf(HasSubstr("`xt.schedule/9`, expected `xt.schedule/1`"),
+              testing::AllOf(HasSubstr("`xt.schedule/9`, expected `xt.schedule/2`"),
                              HasSubstr("make the plan again")));
 }
 
@@ -117,7 +117,7 @@ PlanFile sample_plan() {
   plan.machine_name = "here";
   plan.engine = "xt_run";
   plan.pack_length = plan.sample_length = plan.loss_chunk = 512;
-  plan.optimizer = {3e-4, 0.9, 0.95, 1e-8, 0.1, 1.0};
+  plan.optimizer.warmup_steps = 10;
   plan.prediction.emplace();
   plan.prediction->step_time_s = 0.125;
   plan.prediction->memory_breakdown_bytes.entries = {{"parameters", 1024}};

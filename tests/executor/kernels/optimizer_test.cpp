@@ -33,9 +33,10 @@ TEST(AdamW, FollowsPyTorchForSeveralSteps) {
     at::Tensor parameter = random({n}), exp_avg = at::zeros({n}), exp_avg_sq = at::zeros({n});
     at::Tensor want = parameter.clone(), m = at::zeros({n}), v = at::zeros({n});
     at::Tensor count = at::zeros({1});
-    for (s.step = 1; s.step <= 5; ++s.step) {
+    for (s.update = 1; s.update <= 5; ++s.update) {
       at::Tensor gradient = random({n});
-      run({Kernel::adamw, DType::fp32, {n}, {gradient}, {parameter, exp_avg, exp_avg_sq}, {}, s});
+      const std::vector<at::Tensor> state{parameter, exp_avg, exp_avg_sq};
+      run({Kernel::adamw, DType::fp32, {n}, {gradient, at::tensor({1.f})}, state, {}, s});
       count += 1;
       at::_fused_adamw_({want}, {gradient}, {m}, {v}, {}, {count}, s.learning_rate, s.beta1,
                         s.beta2, s.weight_decay, s.eps, false, false);
@@ -43,6 +44,18 @@ TEST(AdamW, FollowsPyTorchForSeveralSteps) {
       expect_close(exp_avg, m.to(at::kDouble), DType::fp32);
       expect_close(exp_avg_sq, v.to(at::kDouble), DType::fp32);
     }
+  }
+}
+
+TEST(AdamW, ChangesNothingWhereTheNormIsNoNumber) {
+  for (const float norm : {std::numeric_limits<float>::quiet_NaN(),
+                           std::numeric_limits<float>::infinity()}) {
+    const std::vector<at::Tensor> state{random({9}), random({9}), random({9})};
+    const std::vector<at::Tensor> before{state[0].clone(), state[1].clone(), state[2].clone()};
+    const at::Tensor gradient = at::full({9}, norm), sum = at::tensor({norm});
+    run({Kernel::clip, DType::fp32, {9}, {sum}, {gradient}});
+    run({Kernel::adamw, DType::fp32, {9}, {gradient, sum}, state});
+    for (std::size_t i = 0; i < state.size(); ++i) EXPECT_TRUE(state[i].equal(before[i])) << i;
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <map>
@@ -17,6 +18,7 @@
 #include "executor/train/world.h"
 #include "executor/weights/elements.h"
 #include "planner/lower/lower.h"
+#include "tests/executor/train/schedule_memory.h"
 
 namespace xt {
 namespace {
@@ -56,9 +58,14 @@ std::vector<std::vector<Pack>> read_packs(const std::filesystem::path& folder) {
 
 PlanOptimizer optimizer_of(const Json& expected) {
   const Json& of = expected.at("optimizer");
-  return {of.at("learning_rate").as_double(), of.at("beta1").as_double(),
-          of.at("beta2").as_double(),         of.at("epsilon").as_double(),
-          of.at("weight_decay").as_double(),  of.at("clip_norm").as_double()};
+  PlanOptimizer optimizer;
+  optimizer.learning_rate = of.at("learning_rate").as_double();
+  optimizer.beta1 = of.at("beta1").as_double();
+  optimizer.beta2 = of.at("beta2").as_double();
+  optimizer.adam_eps = of.at("epsilon").as_double();
+  optimizer.weight_decay = of.at("weight_decay").as_double();
+  optimizer.max_grad_norm = of.at("clip_norm").as_double();
+  return optimizer;
 }
 
 Schedule schedule_of(const OracleCase& of, const std::filesystem::path& folder) {
@@ -72,10 +79,11 @@ Schedule schedule_of(const OracleCase& of, const std::filesystem::path& folder) 
   strategy.swap_layers = of.swap_layers;
   strategy.reshards_layers = of.reshards_layers;
   strategy.loss_chunk = of.loss_chunk;
-  GraphOptions options;
-  options.tokens = strategy.pack_length;
-  options.expert_parallel = of.expert_parallel;
-  return lower(build_decoder(config.architecture, options), strategy);
+  strategy.sequence_parallel = of.sequence_parallel;
+  strategy.shard_ranks = of.shard_ranks;
+  strategy.intra_layer_micro_batches = of.micro_batches;
+  strategy.recompute_ops = of.recompute_ops;
+  return lower(build_decoder(config.architecture, graph_options(strategy)), strategy);
 }
 
 double relative_difference(const std::vector<float>& found, const StoredTensor& stored) {
@@ -135,7 +143,10 @@ class OracleRun {
   }
 
  private:
-  std::int64_t n_packs() const { return case_.ranks * case_.gradient_accumulation; }
+  std::int64_t n_packs() const {
+    return case_.ranks / case_.sequence_parallel * case_.gradient_accumulation *
+           case_.micro_batches;
+  }
 
   void check_step(const StepOutcome& outcome, int step) {
     const auto i = static_cast<std::size_t>(step);
@@ -143,43 +154,13 @@ class OracleRun {
     const double loss = told.at("losses").items()[i].as_double();
     const double norm = told.at("gradient_norms").items()[i].as_double();
     losses_.push_back(outcome.loss);
-    check_memory(outcome.result.timeline);
+    require_memory(trainer_->state(), outcome.result.timeline, case_.name());
     require(std::abs(outcome.loss - loss) <= 1e-5 * loss,
             fmt::format("{}: loss of step {} is {}, expected {}", case_.name(), outcome.step,
                         outcome.loss, loss));
     require(std::abs(outcome.grad_norm - norm) <= 1e-4 * norm,
             fmt::format("{}: gradient norm of step {} is {}, expected {}", case_.name(),
                         outcome.step, outcome.grad_norm, norm));
-  }
-
-  /// The peak of `space` when each micro-step has the symbols that it was run under.
-  Bytes expected_peak(const Timeline& timeline, Space space) {
-    Bytes highest;
-    std::size_t micro_step = 0;
-    for (std::size_t i = 0; i < schedule_.sections.size(); ++i) {
-      const Section& section = schedule_.sections[i];
-      for (std::int32_t repeat = 0; repeat < section.repeat; ++repeat) {
-        const Bindings& bindings =
-            timeline.bindings[std::min(micro_step, timeline.bindings.size() - 1)];
-        const std::vector<Bytes> curve = memory_curve(schedule_, bindings, space);
-        for (std::size_t op = at(section.begin); op < at(section.end); ++op)
-          highest = std::max(highest, curve[op]);
-        if (trainer_->state().plan.takes_pack[i]) ++micro_step;
-      }
-    }
-    return highest;
-  }
-
-  /// Requires the peaks of both spaces to the byte.
-  void check_memory(const Timeline& timeline) {
-    for (const Space space : {Space::device, Space::host}) {
-      const Bytes expected = expected_peak(timeline, space);
-      const MemoryPeak& found =
-          space == Space::device ? timeline.device_memory : timeline.host_memory;
-      require(found.peak == expected,
-              fmt::format("{}: peak of step {} is {} bytes, expected {}", case_.name(),
-                          timeline.step, found.peak.value, expected.value));
-    }
   }
 
   std::vector<PublishedTensor> published(const std::vector<std::vector<float>>& own) {
@@ -231,9 +212,16 @@ class OracleRun {
 }  // namespace
 
 std::string OracleCase::name() const {
-  return fmt::format("{}_ranks{}_ep{}_accumulation{}_chunk{}_recompute{}_swap{}{}", model, ranks,
-                     expert_parallel, gradient_accumulation, loss_chunk, recompute_layers,
-                     swap_layers, reshards_layers ? "" : "_stays_gathered");
+  std::string text = fmt::format("{}_ranks{}_ep{}_accumulation{}_chunk{}_recompute{}_swap{}{}",
+                                 model, ranks, expert_parallel, gradient_accumulation, loss_chunk,
+                                 recompute_layers, swap_layers,
+                                 reshards_layers ? "" : "_stays_gathered");
+  if (sequence_parallel > 1) text += fmt::format("_sp{}", sequence_parallel);
+  if (shard_ranks > 0) text += fmt::format("_shards{}", shard_ranks);
+  if (micro_batches > 1) text += fmt::format("_lock_step{}", micro_batches);
+  if (!recompute_ops.is_all()) text += "_drops_" + recompute_ops.text();
+  std::ranges::replace(text, '+', '_');
+  return text;
 }
 
 void require_oracle(const OracleCase& of, Rendezvous& rendezvous, GlooNetwork& network) {

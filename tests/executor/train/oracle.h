@@ -22,6 +22,10 @@ struct OracleCase {
   std::int64_t recompute_layers = 0;
   std::int64_t swap_layers = 0;
   bool reshards_layers = true;
+  std::int64_t sequence_parallel = 1;
+  std::int64_t shard_ranks = 0;
+  std::int64_t micro_batches = 1;  ///< in lock-step
+  RecomputeOps recompute_ops = {};
 
   /// Without blanks; unique.
   std::string name() const;

@@ -25,6 +25,13 @@ const std::vector<OracleCase> cases = {
     {"qwen3_moe", 2, 2, 1, 20, 2, 2},    {"qwen3_moe", 4, 2, 1, 48, 0, 0},
     {"qwen3_moe", 4, 2, 4, 20, 2, 2},    {"qwen3_moe", 4, 4, 1, 48, 2, 0},
     {"qwen3_moe", 4, 1, 1, 48, 1, 0},    {"qwen3_moe", 4, 2, 4, 20, 2, 1, false},
+    {.model = "qwen3_moe", .ranks = 2, .gradient_accumulation = 4, .sequence_parallel = 2},
+    {.model = "qwen3_untied", .ranks = 4, .gradient_accumulation = 2, .recompute_layers = 2, .sequence_parallel = 2},
+    {.model = "qwen3_moe", .ranks = 4, .gradient_accumulation = 1, .shard_ranks = 2},
+    {.model = "qwen3_untied", .ranks = 4, .gradient_accumulation = 1, .recompute_layers = 1, .swap_layers = 1, .shard_ranks = 2},
+    {.model = "qwen3_moe", .ranks = 1, .gradient_accumulation = 2, .micro_batches = 2},
+    {.model = "qwen3_moe", .ranks = 2, .expert_parallel = 2, .gradient_accumulation = 1, .micro_batches = 2},
+    {.model = "qwen3_moe", .ranks = 2, .expert_parallel = 2, .gradient_accumulation = 1, .recompute_layers = 2, .swap_layers = 2, .micro_batches = 2},
 };
 
 class Oracle : public testing::TestWithParam<OracleCase> {};

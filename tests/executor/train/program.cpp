@@ -109,7 +109,7 @@ PlanFile make_plan(const std::filesystem::path& directory, const PlanChoices& ch
   plan.expert_parallel = choices.expert_parallel;
   plan.pack_length = plan.sample_length = plan.loss_chunk = choices.pack_length;
   plan.gradient_accumulation = choices.gradient_accumulation;
-  plan.optimizer = {3e-3, 0.9, 0.95, 1e-8, 0.1, 1.0};
+  plan.optimizer.learning_rate = 3e-3;
   plan.model_flops = 1e9;
   plan.peak_flops_per_s = 1e11;
   plan.prediction.emplace();

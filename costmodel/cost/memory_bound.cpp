@@ -129,6 +129,7 @@ double memory_bound_bytes(const Work& work, const Bindings& bindings) {
     return softmax_kernels(kernel, shape);
   if (is_any(kernel, {Kernel::dropout, Kernel::dropout_backward, Kernel::dropout_add}))
     return dropout_kernels(kernel, shape);
+  if (kernel == Kernel::sum_rows) return (shape.a + 1) * shape.b * shape.width;
   if (kernel == Kernel::gelu) return 2 * shape.a * shape.b * shape.width;
   if (kernel == Kernel::gelu_backward) return 3 * shape.a * shape.b * shape.width;
   if (kernel == Kernel::cross_entropy) return cross_entropy_bytes(shape);

@@ -24,6 +24,7 @@ constexpr const auto& words_of(Phase) { return phase_names; }
 constexpr const auto& words_of(BufferKind) { return buffer_kind_names; }
 constexpr const auto& words_of(DType) { return dtype_names; }
 constexpr const auto& words_of(Space) { return space_names; }
+constexpr const auto& words_of(RopeScalingKind) { return rope_scaling_names; }
 constexpr const auto& words_of(MemoryCategory) { return memory_category_names; }
 
 /// The spelling of `value`.

@@ -18,6 +18,7 @@ namespace xt {
 
 inline constexpr std::string_view plan_schema = "xt.plan/2";
 inline constexpr std::string_view plan_file_name = "plan.json";
+inline constexpr std::string_view model_config_file_name = "config.json";
 inline constexpr std::string_view schedule_file_name = "schedule.jsonl";
 inline constexpr std::string_view predicted_file_name = "predicted.jsonl";
 inline constexpr std::string_view measured_file_name = "measured.jsonl";
@@ -27,8 +28,8 @@ inline constexpr std::string_view metrics_file_name = "metrics.jsonl";
 /// line or along half a cosine.
 enum class LearningRateSchedule : std::uint8_t { constant, linear, cosine };
 
-inline constexpr std::array<std::string_view, 3> learning_rate_schedule_names = {"constant",
-                                                                                 "linear", "cosine"};
+inline constexpr std::array<std::string_view, 3> learning_rate_schedule_names = {
+    "constant", "linear", "cosine"};
 
 /// The spellings of a schedule.
 constexpr const auto& enum_names(LearningRateSchedule) { return learning_rate_schedule_names; }
@@ -37,8 +38,8 @@ constexpr const auto& enum_names(LearningRateSchedule) { return learning_rate_sc
 struct PlanOptimizer {
   double learning_rate = 3e-4;  ///< the highest
   LearningRateSchedule learning_rate_schedule = LearningRateSchedule::constant;
-  std::int64_t warmup_steps = 0;     ///< over which it rises from zero
-  std::int64_t decay_steps = 0;      ///< step at which it has fallen to its minimum
+  std::int64_t warmup_steps = 0;  ///< over which it rises from zero
+  std::int64_t decay_steps = 0;   ///< step at which it has fallen to its minimum
   double min_learning_rate = 0;
   double beta1 = 0.9;
   double beta2 = 0.95;

@@ -70,6 +70,11 @@ Json batch_json(const BatchBuffers& batch) {
   return list;
 }
 
+Json rope_scaling_json(const RopeScaling& of) {
+  return Json::array(
+      {word(of.kind), of.factor, of.low_freq_factor, of.high_freq_factor, of.original_length});
+}
+
 Json header_json(const Schedule& schedule) {
   Json groups = Json::array(), parts = Json::array();
   for (const GroupShape& group : schedule.groups)
@@ -84,7 +89,8 @@ Json header_json(const Schedule& schedule) {
                        {"parts", parts},
                        {"batch", batch_json(schedule.batch)},
                        {"constants", Json::array({constants.rms_norm_eps, constants.rope_theta,
-                                                  constants.norm_topk_prob})}});
+                                                  constants.norm_topk_prob})},
+                       {"rope_scaling", rope_scaling_json(constants.rope_scaling)}});
 }
 
 Json symbol_json(const Symbol& symbol) {
@@ -140,6 +146,11 @@ void read_batch(const Json& list, BatchBuffers& batch) {
     *id = id_from<BufferId>(item(list, i++));
 }
 
+RopeScaling rope_scaling_of(const Json& list) {
+  return {enum_from<RopeScalingKind>(item(list, 0)), item(list, 1).as_double(),
+          item(list, 2).as_double(), item(list, 3).as_double(), item(list, 4).as_double()};
+}
+
 void read_header(const Json& line, Schedule& schedule) {
   schedule.engine = line.at("engine").as_text();
   schedule.ranks = narrow<std::int32_t>(line.at("ranks"));
@@ -152,7 +163,7 @@ void read_header(const Json& line, Schedule& schedule) {
   read_batch(line.at("batch"), schedule.batch);
   const Json& constants = line.at("constants");
   schedule.constants = {item(constants, 0).as_double(), item(constants, 1).as_double(),
-                        item(constants, 2).as_bool()};
+                        item(constants, 2).as_bool(), rope_scaling_of(line.at("rope_scaling"))};
 }
 
 void read_work(const Json& line, Schedule& schedule) {

@@ -28,6 +28,7 @@ enum class Kernel : std::uint8_t {
   matmul_input_backward_add,
   matmul_weight_backward,
   matmul_weight_backward_add,
+  sum_rows,
   rope_table,
   rope,
   rope_backward,
@@ -97,7 +98,8 @@ inline constexpr std::array<std::string_view, 7> kernel_class_names = {
     "matrix", "grouped_matrix", "attention", "memory_bound", "collective", "copy", "host"};
 
 /// One kernel's fixed roles. Outputs that are read before they are written are marked `in place`
-/// by a trailing `!`. Roles and extents are separated by blanks.
+/// by a trailing `!`, operands that may be left out by `?`. Roles and extents are separated by
+/// blanks.
 struct KernelRow {
   Kernel kernel;
   std::string_view name;
@@ -108,18 +110,19 @@ struct KernelRow {
 };
 
 // clang-format off
-inline constexpr std::array<KernelRow, 63> kernel_rows = {{
+inline constexpr std::array<KernelRow, 64> kernel_rows = {{
     {Kernel::embedding, "embedding", KernelClass::memory_bound, "tokens[T] weight[V,E]", "y[T,E]", "T E V"},
     {Kernel::embedding_backward, "embedding_backward", KernelClass::memory_bound, "dy[T,E] tokens[T]", "dweight[V,E]!", "T E V"},
     {Kernel::rms_norm, "rms_norm", KernelClass::memory_bound, "x[T,E] weight[E]", "y[T,E] rstd[T]", "T E"},
     {Kernel::rms_norm_backward, "rms_norm_backward", KernelClass::memory_bound, "dy[T,E] x[T,E] weight[E] rstd[T]", "dx[T,E] dweight[E]", "T E"},
     {Kernel::layer_norm, "layer_norm", KernelClass::memory_bound, "x[T,E] weight[E]", "y[T,E] moments[T,2]", "T E"},
     {Kernel::layer_norm_backward, "layer_norm_backward", KernelClass::memory_bound, "dy[T,E] x[T,E] weight[E] moments[T,2]", "dx[T,E] dweight[E]", "T E"},
-    {Kernel::matmul, "matmul", KernelClass::matrix, "x[m,k] weight[n,k]", "y[m,n]", "m n k"},
+    {Kernel::matmul, "matmul", KernelClass::matrix, "x[m,k] weight[n,k] bias[n]?", "y[m,n]", "m n k"},
     {Kernel::matmul_input_backward, "matmul_input_backward", KernelClass::matrix, "dy[m,n] weight[n,k]", "dx[m,k]", "m n k"},
     {Kernel::matmul_input_backward_add, "matmul_input_backward_add", KernelClass::matrix, "dy[m,n] weight[n,k]", "dx[m,k]!", "m n k"},
     {Kernel::matmul_weight_backward, "matmul_weight_backward", KernelClass::matrix, "dy[m,n] x[m,k]", "dweight[n,k]", "m n k"},
     {Kernel::matmul_weight_backward_add, "matmul_weight_backward_add", KernelClass::matrix, "dy[m,n] x[m,k]", "dweight[n,k]!", "m n k"},
+    {Kernel::sum_rows, "sum_rows", KernelClass::memory_bound, "dy[R,n]", "dbias[n]", "R n"},
     {Kernel::rope_table, "rope_table", KernelClass::memory_bound, "positions[T]", "table[T,D]", "T D"},
     {Kernel::rope, "rope", KernelClass::memory_bound, "table[T,D]", "x[T,H,D]!", "T H D"},
     {Kernel::rope_backward, "rope_backward", KernelClass::memory_bound, "table[T,D]", "dx[T,H,D]!", "T H D"},
@@ -161,10 +164,10 @@ inline constexpr std::array<KernelRow, 63> kernel_rows = {{
     {Kernel::clip, "clip", KernelClass::memory_bound, "sum[1]", "x!", "elements"},
     {Kernel::adamw, "adamw", KernelClass::memory_bound, "gradient sum[1]", "parameter! exp_avg! exp_avg_sq!", "elements"},
     {Kernel::all_gather, "all_gather", KernelClass::collective, "shard", "full", "elements"},
-    {Kernel::reduce_scatter, "reduce_scatter", KernelClass::collective, "full", "shard scratch", "elements"},
+    {Kernel::reduce_scatter, "reduce_scatter", KernelClass::collective, "full", "shard scratch?", "elements"},
     {Kernel::all_reduce, "all_reduce", KernelClass::collective, "", "x!", "elements"},
     {Kernel::exchange_counts, "exchange_counts", KernelClass::collective, "counts[1,X]", "received[ep,X/ep]", "elements"},
-    {Kernel::exchange_heads, "exchange_heads", KernelClass::collective, "x[T,H,D]", "y[T*sp,H/sp,D] scratch", "elements"},
+    {Kernel::exchange_heads, "exchange_heads", KernelClass::collective, "x[T,H,D]", "y[T*sp,H/sp,D] scratch?", "elements"},
     {Kernel::send_receive, "send_receive", KernelClass::collective, "x", "y", "elements"},
     {Kernel::all_to_all, "all_to_all", KernelClass::collective, "rows[R,E] sent_counts received_counts", "received[R,E]", "sent_rows received_rows E"},
     {Kernel::copy_to_host, "copy_to_host", KernelClass::copy, "x", "host", "elements"},

@@ -22,6 +22,7 @@
 
 #include "costmodel/ir/ids.h"
 #include "costmodel/ir/memory_category.h"
+#include "costmodel/ir/rope_scaling.h"
 #include "costmodel/ir/work.h"
 #include "costmodel/units/quantity.h"
 
@@ -123,7 +124,7 @@ struct Symbol {
   SymbolKind kind = SymbolKind::rows_received;
   std::int16_t layer = -1;
   std::int64_t assumed = 0;
-  std::int64_t parts = 1;  ///< of a pack's value, an op sees one of so many equal parts
+  std::int64_t parts = 1;        ///< of a pack's value, an op sees one of so many equal parts
   std::int16_t micro_batch = 0;  ///< in lock-step, whose
 
   auto operator<=>(const Symbol&) const = default;
@@ -181,6 +182,7 @@ struct ModelConstants {
   double rms_norm_eps = 1e-6;
   double rope_theta = 1e6;
   bool norm_topk_prob = true;
+  RopeScaling rope_scaling;
 
   auto operator<=>(const ModelConstants&) const = default;
 };

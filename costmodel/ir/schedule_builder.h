@@ -62,8 +62,8 @@ class ScheduleBuilder {
 
   /// Index of the part called `name`; at most 255 parts.
   std::uint8_t part(std::string_view name);
-  SymbolId symbol(SymbolKind kind, std::int16_t layer, std::int64_t assumed,
-                  std::int64_t parts = 1, std::int16_t micro_batch = 0);
+  SymbolId symbol(SymbolKind kind, std::int16_t layer, std::int64_t assumed, std::int64_t parts = 1,
+                  std::int16_t micro_batch = 0);
   /// The id of `work`, to write many ops of the same work without comparing it again.
   WorkId intern(const Work& work);
 

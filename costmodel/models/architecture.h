@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "costmodel/ir/rope_scaling.h"
+
 namespace xt {
 
 /// How a token knows its place: angles of queries and keys, a learned vector added to its
@@ -25,6 +27,7 @@ struct Architecture {
   std::int64_t intermediate_size = 0;  ///< ffn width of dense layers
   double rms_norm_eps = 1e-6;          ///< of LayerNorm too, where that is the norm
   double rope_theta = 1e6;
+  RopeScaling rope_scaling;
   bool tie_word_embeddings = false;
   bool has_qk_norm = false;
   bool has_wide_qk_norm = false;       ///< these norms are over all heads together

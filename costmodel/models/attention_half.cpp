@@ -53,8 +53,8 @@ AttentionHalf::AttentionHalf(BlockWriter& write, const Architecture& model,
   wo_ = wo.value;
   wo_gradient_ = wo.gradient;
   if (model.has_qkv_bias && model.has_bias_everywhere)
-    wo_bias_gradient_ = bias_parameter(write, "self_attn.o_proj.bias", E_, false);
-  if (model.has_sinks) sinks_gradient_ = bias_parameter(write, "self_attn.sinks", H_, true);
+    wo_bias_ = bias_parameter(write, "self_attn.o_proj.bias", E_, false);
+  if (model.has_sinks) sinks_ = bias_parameter(write, "self_attn.sinks", H_, true);
   if (model.has_norms_behind) return;
   const GraphParameter post_norm = norm_parameter(write, model, "post_attention_layernorm");
   post_norm_ = post_norm.value;
@@ -72,7 +72,7 @@ AttentionHalf::Projection AttentionHalf::projection(std::string_view letter, std
   p.weight = weight.value;
   p.gradient = weight.gradient;
   if (model_.has_qkv_bias)
-    p.bias_gradient =
+    p.bias =
         bias_parameter(write_, fmt::format("self_attn.{}_proj.bias", letter), heads * D_, true);
   p.raw = write_.value({T_, heads, D_});
   p.d_raw = write_.value({T_, heads, D_});
@@ -90,7 +90,7 @@ AttentionHalf::Projection AttentionHalf::projection(std::string_view letter, std
 }
 
 void AttentionHalf::project(const Projection& p, std::string_view part) {
-  write_.forward(Kernel::matmul, part, {T_, p.heads * D_, E_}, {seen_h_, p.weight}, {p.raw});
+  write_product(write_, part, {T_, p.heads * D_, E_}, seen_h_, p.weight, p.bias, p.raw);
   if (p.has_norm)
     write_.forward(Kernel::rms_norm, part, {norm_rows(p), p.norm_size}, {p.raw, p.norm},
                    {p.normed, p.rstd});
@@ -133,7 +133,7 @@ void AttentionHalf::forward() {
   const ValueId branch = residual_.branch(v_.attended);
   const ValueId sum = norm_behind_.input(branch);
   const ValueId partial = ranks_.partial(sum);
-  write_.forward(Kernel::matmul, "o_proj", {T_, E_, H_ * D_}, {o_, wo_}, {partial});
+  write_product(write_, "o_proj", {T_, E_, H_ * D_}, o_, wo_, wo_bias_, partial);
   ranks_.add_up(Pass::forward, "o_proj", partial, sum);
   norm_behind_.forward("post_norm", branch);
   residual_.forward(v_.x, branch, v_.attended);
@@ -152,8 +152,7 @@ void AttentionHalf::input_backward(const Projection& p, std::string_view part, V
 void AttentionHalf::weight_backward(const Projection& p, std::string_view part, ValueId h) {
   write_.backward(Kernel::matmul_weight_backward, part, {T_, p.heads * D_, E_}, {p.d_raw, h},
                   {p.gradient});
-  if (p.bias_gradient)
-    write_bias_backward(write_, options_, part, T_, p.heads * D_, p.d_raw, *p.bias_gradient);
+  if (p.bias) write_bias_backward(write_, part, T_, p.heads * D_, p.d_raw, p.bias->gradient);
 }
 
 // Where exchanges overlap, the input is gathered again behind the products for its gradient, which
@@ -198,13 +197,12 @@ void AttentionHalf::backward() {
   write_.backward(Kernel::matmul_input_backward, "o_proj", {T_, E_, H_ * D_}, {d_seen, wo_}, {d_o});
   write_.backward(Kernel::matmul_weight_backward, "o_proj", {T_, E_, H_ * D_}, {d_seen, o_},
                   {wo_gradient_});
-  if (wo_bias_gradient_)
-    write_bias_backward(write_, options_, "o_proj", T_, E_, d_seen, *wo_bias_gradient_);
+  if (wo_bias_) write_bias_backward(write_, "o_proj", T_, E_, d_seen, wo_bias_->gradient);
   attend_backward(d_o);
   // Out of the logarithm of a row's sum, and of the output against its gradient.
-  if (sinks_gradient_)
+  if (sinks_)
     write_.backward(Kernel::cast, "attention", {T_ * H_, 2 * width(DType::fp32)}, {lse_},
-                    {*sinks_gradient_});
+                    {sinks_->gradient});
   if (has_rope_) {
     const std::int64_t turned = model_.turned_size();
     write_.backward(Kernel::rope_backward, "rope", {T_, H_, turned}, {table_}, {gradient(q_)});

@@ -63,15 +63,26 @@ ValueId NormBehind::backward(std::string_view part, ValueId d_branch) {
   return dx;
 }
 
-ValueId bias_parameter(BlockWriter& write, std::string name, std::int64_t n, bool is_split) {
+GraphParameter bias_parameter(BlockWriter& write, std::string name, std::int64_t n, bool is_split) {
   std::vector<Piece> pieces = {{std::move(name), {n, 1, 1}, 1, -1, 0}};
-  return is_split ? write.part_of_parameter({n, 1, 1}, std::move(pieces)).gradient
-                  : write.parameter({n, 1, 1}, false, std::move(pieces)).gradient;
+  return is_split ? write.part_of_parameter({n, 1, 1}, std::move(pieces))
+                  : write.parameter({n, 1, 1}, false, std::move(pieces));
 }
 
-void write_bias_backward(BlockWriter& write, const GraphOptions& options, std::string_view part,
-                         Extent rows, std::int64_t n, ValueId dy, ValueId gradient) {
-  write.backward(Kernel::cast, part, {rows, n * width(options.dtype)}, {dy}, {gradient});
+void write_product(BlockWriter& write, std::string_view part,
+                   const std::array<std::int64_t, 3>& shape, ValueId x, ValueId weight,
+                   const std::optional<GraphParameter>& bias, ValueId y) {
+  const auto& [m, n, k] = shape;
+  if (bias) {
+    write.forward(Kernel::matmul, part, {m, n, k}, {x, weight, bias->value}, {y});
+  } else {
+    write.forward(Kernel::matmul, part, {m, n, k}, {x, weight}, {y});
+  }
+}
+
+void write_bias_backward(BlockWriter& write, std::string_view part, Extent rows, std::int64_t n,
+                         ValueId dy, ValueId gradient) {
+  write.backward(Kernel::sum_rows, part, {rows, n}, {dy}, {gradient});
 }
 
 const GraphParameter& norm_parameter(BlockWriter& write, const Architecture& model,

@@ -27,11 +27,15 @@ Block decoder_block(OpGraph& graph, const Architecture& model, const GraphOption
 NormKernels norm_of(const Architecture& model);
 
 /// A bias of `n` numbers, of which tensor parallel ranks have a part each where it `is_split`; the
-/// forward pass adds it where its product is written. What its gradient goes to.
-ValueId bias_parameter(BlockWriter& write, std::string name, std::int64_t n, bool is_split);
+/// forward pass adds it where its product is written.
+GraphParameter bias_parameter(BlockWriter& write, std::string name, std::int64_t n, bool is_split);
+/// y = x · weightᵀ, [m,n] over k, and the bias where there is one.
+void write_product(BlockWriter& write, std::string_view part,
+                   const std::array<std::int64_t, 3>& shape, ValueId x, ValueId weight,
+                   const std::optional<GraphParameter>& bias, ValueId y);
 /// Sums `dy`, of `n` a row, over its rows.
-void write_bias_backward(BlockWriter& write, const GraphOptions& options, std::string_view part,
-                         Extent rows, std::int64_t n, ValueId dy, ValueId gradient);
+void write_bias_backward(BlockWriter& write, std::string_view part, Extent rows, std::int64_t n,
+                         ValueId dy, ValueId gradient);
 
 /// The norm's weight, and its bias where `model` has one, as one parameter.
 const GraphParameter& norm_parameter(BlockWriter& write, const Architecture& model,
@@ -110,7 +114,7 @@ class AttentionHalf {
     ValueId weight, gradient, raw, normed, rstd, norm, norm_gradient, d_normed, d_raw;
     std::int64_t heads, norm_size;
     bool has_norm;
-    std::optional<ValueId> bias_gradient;
+    std::optional<GraphParameter> bias;
   };
   Projection projection(std::string_view letter, std::int64_t heads, bool has_norm);
   std::int64_t norm_rows(const Projection& p) const { return T_ * p.heads * D_ / p.norm_size; }
@@ -185,7 +189,7 @@ class AttentionHalf {
   ValueId table_{}, boundaries_{}, input_norm_{}, input_norm_gradient_{}, input_rstd_{}, h_{},
       seen_h_{}, o_{}, lse_{}, wo_{}, wo_gradient_{}, post_norm_{}, post_norm_gradient_{},
       post_rstd_{};
-  std::optional<ValueId> wo_bias_gradient_, sinks_gradient_;
+  std::optional<GraphParameter> wo_bias_, sinks_;
   Projection q_{}, k_{}, value_{};
 };
 
@@ -251,7 +255,7 @@ class DenseHalf {
     GraphParameter weight;
     std::int64_t rows, columns;
     std::string part;
-    std::optional<ValueId> bias_gradient{};
+    std::optional<GraphParameter> bias{};
     ValueId y{}, dy{};
   };
   Linear linear(std::string name, std::int64_t rows, std::int64_t columns,
@@ -329,8 +333,7 @@ class RoutedHalf {
       shared_down_gradient_{}, shared_gate_up_{}, shared_act_{}, shared_out_{}, weights_{},
       indices_{}, order_{}, counts_{}, received_counts_{}, received_weights_{}, expert_input_{},
       gate_up_{}, act_{}, returned_{}, d_weights_{}, d_out_{}, d_gate_up_{};
-  bool has_biases_;
-  ValueId router_bias_gradient_{}, gate_up_bias_gradient_{}, down_bias_gradient_{};
+  std::optional<GraphParameter> router_bias_, gate_up_bias_, down_bias_;
 };
 
 }  // namespace xt

@@ -22,13 +22,16 @@ constexpr std::array<Family, 15> rows = {{
      .has_qk_norm = true,
      .has_experts = true,
      .is_executed = true},
-    {.model_type = "llama", .summary = "dense decoder with grouped query attention"},
+    {.model_type = "llama",
+     .summary = "dense decoder with grouped query attention",
+     .is_executed = true},
     {.model_type = "baichuan",
      .summary = "the same with ALiBi; without the norm of Baichuan 2's lm_head",
      .has_alibi = true},
     {.model_type = "qwen2",
      .summary = "as llama with biases of query, key and value",
-     .has_qkv_bias = true},
+     .has_qkv_bias = true,
+     .is_executed = true},
     {.model_type = "olmo3",
      .summary = "norms behind attention and ffn, windows in three of four layers",
      .has_qk_norm = true,
@@ -51,7 +54,8 @@ constexpr std::array<Family, 15> rows = {{
     {.model_type = "mixtral",
      .summary = "as llama with a routed ffn",
      .has_experts = true,
-     .has_experts_for_ffn = true},
+     .has_experts_for_ffn = true,
+     .is_executed = true},
     {.model_type = "gpt_oss",
      .summary = "routed, with biases, attention sinks and windows in every second layer",
      .has_qkv_bias = true,
@@ -122,6 +126,7 @@ void ModelConfig::check(Reader& reader) {
     check_latent(reader, family);
     check_attention(reader, family);
     check_window(reader, family);
+    check_scaling(reader);
     if (family.has_experts && a.num_experts == 0)
       reader.problem("model_type", "a " + a.model_type + " model needs num_experts");
     if (!family.has_experts && a.num_experts > 0)
@@ -166,12 +171,39 @@ void ModelConfig::check_attention(Reader& reader, const Family& family) {
   constexpr double part_of_glm = 0.5;
   const double part = partial_rotary_factor_.value_or(a.model_type == "glm4_moe" ? part_of_glm : 1);
   const auto turned = static_cast<std::int64_t>(part * static_cast<double>(a.head_dim));
-  refuse("partial_rotary_factor", part != 1 && (family.is_executed || family.has_mla),
-         "rotary angles of a part of a head");
+  refuse("partial_rotary_factor", part != 1 && family.has_mla, "rotary angles of a part of a head");
   if (part != 1) a.rotary_size = turned;
   if (part != 1 && turned % 2 != 0)
     reader.problem("partial_rotary_factor",
                    fmt::format("angles of {} numbers of a head, they need an even size", turned));
+}
+
+// Scaling changes the angles, not what they cost: what is not computed here is only priced.
+void ModelConfig::check_scaling(Reader& reader) {
+  if (!rope_scaling_) return;
+  const Scaling& from = *rope_scaling_;
+  RopeScaling& to = architecture.rope_scaling;
+  const std::string kind = from.rope_type.value_or(from.type.value_or("default"));
+  to.kind = kind == "default"  ? RopeScalingKind::none
+            : kind == "linear" ? RopeScalingKind::linear
+            : kind == "llama3" ? RopeScalingKind::llama3
+                               : RopeScalingKind::other;
+  const auto number = [&](std::string_view key, const std::optional<double>& value, double& member,
+                          bool is_needed) {
+    if (is_needed && !value)
+      reader.problem("rope_scaling", fmt::format("`{}` is not given, which {} needs", key, kind));
+    member = value.value_or(member);
+  };
+  const bool is_llama = to.kind == RopeScalingKind::llama3;
+  number("factor", from.factor, to.factor, is_llama || to.kind == RopeScalingKind::linear);
+  number("low_freq_factor", from.low_freq_factor, to.low_freq_factor, is_llama);
+  number("high_freq_factor", from.high_freq_factor, to.high_freq_factor, is_llama);
+  number("original_max_position_embeddings", from.original_max_position_embeddings,
+         to.original_length, is_llama);
+  if (is_llama && to.high_freq_factor <= to.low_freq_factor)
+    reader.problem("rope_scaling",
+                   fmt::format("high_freq_factor {} must be above low_freq_factor {}",
+                               to.high_freq_factor, to.low_freq_factor));
 }
 
 // In families without windows by layer, use_sliding_window turns one on, or the length itself.
@@ -296,9 +328,6 @@ void ModelConfig::check_variants(Reader& reader) const {
   refuse("mlp_bias", mlp_bias_.value_or(false), "biases of the ffn");
   refuse("use_sliding_window", use_sliding_window_.value_or(false), "sliding windows");
   refuse("attention_dropout", attention_dropout_.value_or(0) > 0, "dropout of attention");
-  // Scaling changes the angles, not what they cost: it matters to who executes.
-  if (family_of(architecture).is_executed)
-    refuse("rope_scaling", is_something(rope_scaling_), "scaled rotary angles");
   if (num_nextn_predict_layers_.value_or(0) > 0)
     reader.problem("num_nextn_predict_layers", "not supported: multi-token prediction",
                    "0 prices a step without it");

@@ -73,6 +73,7 @@ struct ModelConfig {
   void check_names(Reader& reader);
   void check_attention(Reader& reader, const Family& family);
   void check_window(Reader& reader, const Family& family);
+  void check_scaling(Reader& reader);
   void check_shapes(Reader& reader) const;
   void check_variants(Reader& reader) const;
   void check_latent(Reader& reader, const Family& family);
@@ -103,7 +104,19 @@ struct ModelConfig {
       moe_shared_expert_intermediate_size_, qk_nope_head_dim_, moe_layer_freq_, sliding_window_,
       num_nextn_predict_layers_;
   std::optional<std::vector<std::string>> layer_types_;
-  std::optional<Node> rope_scaling_, quantization_config_, vision_config_, ignored_;
+  // Keys of rope_scaling.
+  struct Scaling {
+    std::optional<std::string> rope_type, type;
+    std::optional<double> factor, low_freq_factor, high_freq_factor,
+        original_max_position_embeddings;
+    std::optional<Node> ignored;
+
+    template <typename Archive>
+    void describe(Archive& archive);
+  };
+
+  std::optional<Scaling> rope_scaling_;
+  std::optional<Node> quantization_config_, vision_config_, ignored_;
 };
 
 template <typename Archive>
@@ -163,6 +176,23 @@ void ModelConfig::MptAttention::describe(Archive& archive) {
   archive.field("clip_qkv", clip_qkv, "Bound on queries, keys and values");
   for (const std::string_view key :
        {"alibi_bias_max", "attn_impl", "attn_uses_sequence_id", "prefix_lm", "softmax_scale"})
+    archive.field(key, ignored, "Without effect on a step's cost");
+}
+
+template <typename Archive>
+void ModelConfig::Scaling::describe(Archive& archive) {
+  archive.field("rope_type", rope_type, "How frequencies are scaled");
+  archive.field("type", type, "As rope_type");
+  archive.field("factor", factor, "What frequencies are divided by").above(0);
+  archive.field("low_freq_factor", low_freq_factor, "Of llama3, for long waves").above(0);
+  archive.field("high_freq_factor", high_freq_factor, "Of llama3, for short waves").above(0);
+  archive
+      .field("original_max_position_embeddings", original_max_position_embeddings,
+             "Tokens of a sequence before scaling")
+      .above(0);
+  for (const std::string_view key :
+       {"attention_factor", "beta_fast", "beta_slow", "finetuned", "long_factor", "mscale",
+        "mscale_all_dim", "short_factor", "truncate"})
     archive.field(key, ignored, "Without effect on a step's cost");
 }
 

@@ -33,7 +33,7 @@ DenseHalf::Linear DenseHalf::linear(std::string name, std::int64_t rows, std::in
                                     std::vector<Piece> pieces) {
   if (pieces.empty()) pieces = {{"mlp." + name + ".weight", {rows, columns, 1}, 2, -1, 0}};
   const GraphParameter weight = write_.part_of_parameter({rows, columns, 1}, std::move(pieces));
-  std::optional<ValueId> bias;
+  std::optional<GraphParameter> bias;
   if (has_biases_)
     bias = bias_parameter(write_, "mlp." + name + ".bias", rows, name != "down_proj");
   return {weight, rows, columns, std::move(name), bias};
@@ -97,21 +97,20 @@ void DenseHalf::forward() {
   seen_ = ranks_.whole(Pass::forward, first_.front().part, v_.normed);
   for (Linear& of : first_) {
     of.y = write_.value({T_, of.rows, 1});
-    write_.forward(Kernel::matmul, of.part, {T_, of.rows, E_}, {seen_, of.weight.value}, {of.y});
+    write_product(write_, of.part, {T_, of.rows, E_}, seen_, of.weight.value, of.bias, of.y);
   }
   activate();
   const ValueId branch = residual_.branch(v_.y);
   const ValueId sum = norm_behind_.input(branch);
   const ValueId partial = ranks_.partial(sum);
-  write_.forward(Kernel::matmul, down_.part, {T_, E_, F_}, {act_, down_.weight.value}, {partial});
+  write_product(write_, down_.part, {T_, E_, F_}, act_, down_.weight.value, down_.bias, partial);
   ranks_.add_up(Pass::forward, down_.part, partial, sum);
   norm_behind_.forward("ffn_norm", branch);
   residual_.forward(v_.attended, branch, v_.y);
 }
 
 void DenseHalf::bias_backward(const Linear& of, ValueId dy) {
-  if (of.bias_gradient)
-    write_bias_backward(write_, options_, of.part, T_, of.rows, dy, *of.bias_gradient);
+  if (of.bias) write_bias_backward(write_, of.part, T_, of.rows, dy, of.bias->gradient);
 }
 
 // As in attention, exchanges run behind products.

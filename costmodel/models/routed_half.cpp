@@ -9,14 +9,26 @@
 namespace xt {
 namespace {
 
+// How a family calls what a routed layer has.
+struct RoutedNames {
+  std::string_view half, gate, up, down;
+};
+
+// Source: the published weights of Mixtral 8x7B, and those of Qwen3 and DeepSeek-V3
+RoutedNames names_of(const Architecture& model) {
+  if (model.model_type == "mixtral") return {"block_sparse_moe", "w1", "w3", "w2"};
+  return {"mlp", "gate_proj", "up_proj", "down_proj"};
+}
+
 // Pieces of a fused expert weight: per local expert `names.size()` matrices of `rows` by `columns`.
-std::vector<Piece> expert_pieces(std::int64_t experts, std::initializer_list<const char*> names,
-                                 std::int64_t rows, std::int64_t columns) {
+std::vector<Piece> expert_pieces(std::string_view half, std::int64_t experts,
+                                 std::initializer_list<std::string_view> names, std::int64_t rows,
+                                 std::int64_t columns) {
   std::vector<Piece> pieces;
   std::int64_t offset = 0;
   for (std::int64_t expert = 0; expert < experts; ++expert) {
-    for (const char* name : names) {
-      pieces.push_back({fmt::format("mlp.experts.{{}}.{}.weight", name),
+    for (const std::string_view name : names) {
+      pieces.push_back({fmt::format("{}.experts.{{}}.{}.weight", half, name),
                         {rows, columns, 1},
                         2,
                         static_cast<std::int32_t>(expert),
@@ -42,22 +54,22 @@ RoutedHalf::RoutedHalf(BlockWriter& write, const Architecture& model, const Grap
       ep_(options.expert_parallel),
       shared_(ranks_.part_of(model.n_shared_experts * model.moe_intermediate_size)),
       shared_tokens_(options.tokens),
-      v_(values),
-      has_biases_(model.has_bias_everywhere) {
+      v_(values) {
   const std::int64_t local = X_ / ep_;
-  const GraphParameter router =
-      write.parameter({X_, E_, 1}, false, {{"mlp.gate.weight", {X_, E_, 1}, 2, -1, 0}});
+  const RoutedNames names = names_of(model);
+  const GraphParameter router = write.parameter(
+      {X_, E_, 1}, false, {{fmt::format("{}.gate.weight", names.half), {X_, E_, 1}, 2, -1, 0}});
   router_ = router.value;
   router_gradient_ = router.gradient;
   const GraphParameter w13 = write.parameter(
-      {local, 2 * F_, E_}, true, expert_pieces(local, {"gate_proj", "up_proj"}, F_, E_));
+      {local, 2 * F_, E_}, true, expert_pieces(names.half, local, {names.gate, names.up}, F_, E_));
   w13_ = w13.value;
   w13_gradient_ = w13.gradient;
-  const GraphParameter w2 =
-      write.parameter({local, E_, F_}, true, expert_pieces(local, {"down_proj"}, E_, F_));
+  const GraphParameter w2 = write.parameter({local, E_, F_}, true,
+                                            expert_pieces(names.half, local, {names.down}, E_, F_));
   w2_ = w2.value;
   w2_gradient_ = w2.gradient;
-  if (has_biases_) add_biases(local);
+  if (model.has_bias_everywhere) add_biases(local);
   if (shared_ == 0) return;
   const GraphParameter gate_up = write.part_of_parameter(
       {2 * shared_, E_, 1},
@@ -75,7 +87,7 @@ RoutedHalf::RoutedHalf(BlockWriter& write, const Architecture& model, const Grap
 //
 // Source: Hugging Face transformers, modeling_gpt_oss.py
 void RoutedHalf::add_biases(std::int64_t local) {
-  router_bias_gradient_ = bias_parameter(write_, "mlp.gate.bias", X_, false);
+  router_bias_ = bias_parameter(write_, "mlp.gate.bias", X_, false);
   const auto of_experts = [&](const char* name, std::int64_t n) {
     std::vector<Piece> pieces;
     for (std::int64_t expert = 0; expert < local; ++expert)
@@ -84,10 +96,10 @@ void RoutedHalf::add_biases(std::int64_t local) {
                         1,
                         static_cast<std::int32_t>(expert),
                         expert * n});
-    return write_.parameter({local, n, 1}, true, std::move(pieces)).gradient;
+    return write_.parameter({local, n, 1}, true, std::move(pieces));
   };
-  gate_up_bias_gradient_ = of_experts("gate_up_proj", 2 * F_);
-  down_bias_gradient_ = of_experts("down_proj", E_);
+  gate_up_bias_ = of_experts("gate_up_proj", 2 * F_);
+  down_bias_ = of_experts("down_proj", E_);
 }
 
 void RoutedHalf::shared_forward() {
@@ -230,7 +242,7 @@ void RoutedHalf::forward() {
   indices_ = write_.value({T_, top_k_, 1}, DType::int64, true);
   order_ = write_.value({T_ * top_k_, 1, 1}, DType::int64, true);
   counts_ = write_.value({1, gathers_tokens() ? X_ / ep_ : X_, 1}, DType::int64, true);
-  write_.forward(Kernel::matmul, "router", {T_, X_, E_}, {v_.normed, router_}, {logits_});
+  write_product(write_, "router", {T_, X_, E_}, v_.normed, router_, router_bias_, logits_);
   write_.forward(Kernel::softmax_top_k, "router", {T_, X_, top_k_}, {logits_},
                  {weights_, indices_});
   dispatch();
@@ -248,10 +260,10 @@ void RoutedHalf::weight_gradients() {
   write_.backward(Kernel::grouped_matmul_weight_backward, "experts.gate_up",
                   {rows(), 2 * F_, E_, X_ / ep_}, {d_gate_up_, expert_input_, received_counts_},
                   {w13_gradient_});
-  if (!has_biases_) return;
-  write_bias_backward(write_, options_, "experts.down", rows(), E_, d_out_, down_bias_gradient_);
-  write_bias_backward(write_, options_, "experts.gate_up", rows(), 2 * F_, d_gate_up_,
-                      gate_up_bias_gradient_);
+  if (!down_bias_) return;
+  write_bias_backward(write_, "experts.down", rows(), E_, d_out_, down_bias_->gradient);
+  write_bias_backward(write_, "experts.gate_up", rows(), 2 * F_, d_gate_up_,
+                      gate_up_bias_->gradient);
 }
 
 void RoutedHalf::router_backward() {
@@ -263,8 +275,7 @@ void RoutedHalf::router_backward() {
                   {v_.dnormed});
   write_.backward(Kernel::matmul_weight_backward, "router", {T_, X_, E_}, {d_logits, v_.normed},
                   {router_gradient_});
-  if (has_biases_)
-    write_bias_backward(write_, options_, "router", T_, X_, d_logits, router_bias_gradient_);
+  if (router_bias_) write_bias_backward(write_, "router", T_, X_, d_logits, router_bias_->gradient);
   shared_backward();
 }
 

@@ -23,6 +23,7 @@ struct TrainOptions {
   std::string record_steps;    ///< as typed
   std::optional<std::filesystem::path> weights;
   std::optional<std::filesystem::path> save_weights;
+  std::optional<std::string> save_dtype;
   bool may_overwrite = false;
   bool is_json = false;
   bool is_quiet = false;

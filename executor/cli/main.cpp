@@ -59,7 +59,10 @@ void describe(CLI::App& app, Arguments& arguments) {
   train->add_option("--record-steps", options.record_steps,
                     "Steps to write to measured.jsonl, such as 3 or 3-5,8");
   train->add_option("--weights", options.weights, "Safetensors to start from (default: drawn)");
-  train->add_option("--save-weights", options.save_weights, "Folder for the trained weights");
+  train->add_option("--save-weights", options.save_weights,
+                    "Folder for the trained weights, as Hugging Face transformers loads it");
+  train->add_option("--save-dtype", options.save_dtype,
+                    "Their type, fp32 or bf16 (default: the plan's compute type)");
   train->add_flag("--force", options.may_overwrite, "Overwrite what an earlier run wrote");
   train->add_flag("-q,--quiet", options.is_quiet, "No line per step and no progress");
   train->footer("Example: xt-run train plans/tiny --data book.txt --steps 50 --record-steps 10-12");

@@ -68,9 +68,10 @@ Json step_json(const StepMetrics& metrics) {
 std::string step_line(const StepMetrics& metrics, std::int64_t n_steps) {
   const auto columns = std::to_string(n_steps).size();
   return fmt::format(
-      "step {:>{}}  loss {:.4f}  grad norm {:.3f}  {}  {:.0f} tokens/s/device  MFU {}  peak {}",
-      metrics.step, columns, metrics.loss, metrics.grad_norm, format(metrics.time),
-      metrics.tokens_per_device_s, percent(metrics.mfu), format(metrics.peak_memory)) +
+             "step {:>{}}  loss {:.4f}  grad norm {:.3f}  {}  {:.0f} tokens/s/device  MFU {}  peak "
+             "{}",
+             metrics.step, columns, metrics.loss, metrics.grad_norm, format(metrics.time),
+             metrics.tokens_per_device_s, percent(metrics.mfu), format(metrics.peak_memory)) +
          (metrics.is_skipped ? "  skipped: nothing was updated" : "");
 }
 

@@ -15,6 +15,12 @@
 namespace xt {
 namespace {
 
+DType saved_dtype(const std::string& text) {
+  if (text == "fp32") return DType::fp32;
+  if (text == "bf16") return DType::bf16;
+  throw InputError(fmt::format("--save-dtype: `{}` is not fp32 or bf16", text));
+}
+
 RunRequest request_of(const TrainOptions& options) {
   if (options.steps < 1)
     throw InputError(fmt::format("--steps is {}, expected at least 1", options.steps));
@@ -26,6 +32,7 @@ RunRequest request_of(const TrainOptions& options) {
     request.record_steps = parse_steps(options.record_steps, options.steps);
   request.weights = options.weights;
   request.save_weights = options.save_weights;
+  if (options.save_dtype) request.save_dtype = saved_dtype(*options.save_dtype);
   request.overwrite = options.may_overwrite ? Overwrite::allow : Overwrite::refuse;
   return request;
 }

@@ -1,19 +1,67 @@
 // Matrix products of activations and weights. Operands that are not fp32 are widened first: CPUs
 // without bf16 instructions multiply bf16 some fifty times slower than fp32.
 
+#include <algorithm>
+#include <array>
+
 #include "executor/kernels/gemm.h"
 #include "executor/kernels/kernel_groups.h"
 #include "executor/kernels/operands.h"
+#include "executor/kernels/vector_math.h"
 
 namespace xt {
 namespace {
+
+// Rows of y begin as the bias, so that the product adds to it.
+template <typename T>
+void begin_with(const T* bias, std::int64_t rows, std::int64_t n, float* y) {
+  for_rows(rows, n, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row)
+      for (std::int64_t i = 0; i < n; ++i) y[row * n + i] = wide(bias[i]);
+  });
+}
 
 void matmul(const KernelCall& call) {
   const std::int64_t m = call.extent(0), n = call.extent(1), k = call.extent(2);
   const WideInput x(call.inputs[0], m * k), weight(call.inputs[1], n * k);
   const WideOutput y(call.outputs[0], m * n);
-  gemm(m, n, k, {x.data(), k}, {weight.data(), k, true}, {y.data(), n});
+  const bool has_bias = call.inputs.size() > 2;
+  if (has_bias)
+    with_element_of(call.inputs[2], [&](auto element) {
+      begin_with(elements<decltype(element)>(call.inputs[2], n), m, n, y.data());
+    });
+  gemm(m, n, k, {x.data(), k}, {weight.data(), k, true}, {y.data(), n, has_bias ? 1.0f : 0.0f});
   y.store();
+}
+
+// Threads split columns, so that rows are added in one order; sums are in fp32.
+template <typename T>
+XT_PER_INSTRUCTION_SET void sum_columns(const T* dy, std::int64_t rows, std::int64_t n,
+                                        std::int64_t begin, std::int64_t end, T* sum) {
+  constexpr std::int64_t columns = 64;
+  for (std::int64_t first = begin; first < end; first += columns) {
+    const std::int64_t width = std::min(columns, end - first);
+    std::array<float, columns> partial{};
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const T* of = dy + row * n + first;
+#pragma omp simd
+      for (std::int64_t i = 0; i < width; ++i) partial[static_cast<std::size_t>(i)] += wide(of[i]);
+    }
+    for (std::int64_t i = 0; i < width; ++i)
+      put(sum[first + i], partial[static_cast<std::size_t>(i)]);
+  }
+}
+
+void sum_rows(const KernelCall& call) {
+  const std::int64_t rows = call.extent(0), n = call.extent(1);
+  with_element_of(call.inputs[0], [&](auto element) {
+    using T = decltype(element);
+    const T* dy = elements<T>(call.inputs[0], rows * n);
+    T* sum = writable<T>(call.outputs[0], n);
+    for_rows(n, rows, [&](std::int64_t begin, std::int64_t end) {
+      sum_columns(dy, rows, n, begin, end, sum);
+    });
+  });
 }
 
 template <WideOutput::Reads adds>
@@ -40,6 +88,7 @@ void weight_backward(const KernelCall& call) {
 
 void enter_matmul(KernelTable& table) {
   entry(table, Kernel::matmul) = matmul;
+  entry(table, Kernel::sum_rows) = sum_rows;
   entry(table, Kernel::matmul_input_backward) = input_backward<WideOutput::Reads::no>;
   entry(table, Kernel::matmul_input_backward_add) = input_backward<WideOutput::Reads::yes>;
   entry(table, Kernel::matmul_weight_backward) = weight_backward<WideOutput::Reads::no>;

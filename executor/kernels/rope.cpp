@@ -11,6 +11,34 @@
 namespace xt {
 namespace {
 
+constexpr float pi = 3.14159265358979323846f;
+
+// Source: Hugging Face transformers, modeling_rope_utils.py, _compute_llama3_parameters
+float scaled_as_llama3(float frequency, const RopeScaling& by) {
+  const auto factor = static_cast<float>(by.factor), low = static_cast<float>(by.low_freq_factor),
+             high = static_cast<float>(by.high_freq_factor),
+             length = static_cast<float>(by.original_length);
+  const float wave = 2 * pi / frequency;
+  if (wave < length / high) return frequency;
+  if (wave > length / low) return frequency / factor;
+  const float share = (length / wave - low) / (high - low);
+  return (1 - share) * frequency / factor + share * frequency;
+}
+
+float scaled(float frequency, const RopeScaling& by) {
+  switch (by.kind) {
+    case RopeScalingKind::none:
+      return frequency;
+    case RopeScalingKind::linear:
+      return frequency / static_cast<float>(by.factor);
+    case RopeScalingKind::llama3:
+      return scaled_as_llama3(frequency, by);
+    case RopeScalingKind::other:
+      break;
+  }
+  XT_CHECK(false, static_cast<int>(by.kind));
+}
+
 // Angles are fp32 products, as in the models' published code, so that far positions agree with it.
 void rope_table(const KernelCall& call) {
   const std::int64_t T = call.extent(0), D = call.extent(1), half = D / 2;
@@ -20,7 +48,7 @@ void rope_table(const KernelCall& call) {
   for_rows(half, 32 * T, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const float exponent = static_cast<float>(2 * i) / static_cast<float>(D);
-      const float frequency = 1.0f / std::pow(theta, exponent);
+      const float frequency = scaled(1.0f / std::pow(theta, exponent), call.constants.rope_scaling);
       for (std::int64_t t = 0; t < T; ++t) {
         const float angle = static_cast<float>(positions[t]) * frequency;
         table[t * D + i] = std::cos(angle);

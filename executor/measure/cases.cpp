@@ -110,6 +110,7 @@ std::vector<Plan> layer_kernels() {
       {Kernel::layer_norm_backward, norm_axes, {1, 8}, norm_quick, norm_full},
       {Kernel::silu_multiply, ffn_axes, {1, 8}, norm_quick, norm_full},
       {Kernel::silu_multiply_backward, ffn_axes, {1, 8}, norm_quick, norm_full},
+      {Kernel::sum_rows, {"R", "n"}, {1, 8}, norm_quick, norm_full},
       {Kernel::gelu, ffn_axes, {1, 8}, norm_quick, norm_full},
       {Kernel::gelu_backward, ffn_axes, {1, 8}, norm_quick, norm_full},
       {Kernel::rope_table,

@@ -146,6 +146,8 @@ std::vector<Operand> operands_in(const Work& work, std::string_view roles, bool 
   while (!roles.empty()) {
     const std::size_t end = std::min(roles.find(' '), roles.size());
     const std::string_view role = roles.substr(0, end);
+    roles.remove_prefix(std::min(end + 1, roles.size()));
+    if (role.ends_with('?')) continue;
     Operand operand;
     operand.role = role.substr(0, role.find_first_of("[!"));
     operand.elements = elements_of(work, role);
@@ -153,7 +155,6 @@ std::vector<Operand> operands_in(const Work& work, std::string_view roles, bool 
     operand.is_in_place = role.ends_with('!');
     if (are_inputs) operand.indices = indices_for(work, operand, random);
     operands.push_back(std::move(operand));
-    roles.remove_prefix(std::min(end + 1, roles.size()));
   }
   return operands;
 }

@@ -14,8 +14,8 @@ double learning_rate_at(const PlanOptimizer& optimizer, std::int64_t step) {
   if (step <= warm) return highest * static_cast<double>(step) / static_cast<double>(warm);
   const auto progress = [&] {
     XT_CHECK(optimizer.decay_steps > warm, optimizer.decay_steps, warm);
-    return std::min(1.0, static_cast<double>(step - warm) /
-                             static_cast<double>(optimizer.decay_steps - warm));
+    return std::min(
+        1.0, static_cast<double>(step - warm) / static_cast<double>(optimizer.decay_steps - warm));
   };
   switch (optimizer.learning_rate_schedule) {
     case LearningRateSchedule::constant:

@@ -110,7 +110,7 @@ void initialise_parameters(const Schedule& schedule, BufferMemory& memory, std::
   for (const Stretch& stretch : stretches_of(schedule, rank)) {
     const std::span<float> to = shard_of(schedule, memory, stretch);
     if (stretch.placement->n_dimensions == 1) {
-      std::fill(to.begin(), to.end(), 1.0f);
+      std::fill(to.begin(), to.end(), stretch.name.ends_with(".bias") ? 0.0f : 1.0f);
       continue;
     }
     const Draw draw(seed, stretch.name);
@@ -137,26 +137,31 @@ void check_weights(const Schedule& schedule, const Weights& weights) {
   }
 }
 
-std::vector<PublishedTensor> published_tensors(const Schedule& schedule, const ShardOf& shard_of) {
-  std::map<std::string, PublishedTensor> tensors;
-  for (std::int32_t rank = 0; rank < schedule.ranks; ++rank) {
-    for (const Stretch& stretch : stretches_of(schedule, rank)) {
-      PublishedTensor& tensor = tensors[stretch.name];
-      if (tensor.elements.empty()) {
-        const std::span<const std::int64_t> shape = shape_of(*stretch.placement);
-        tensor = {stretch.name, {shape.begin(), shape.end()}, {}};
-        tensor.elements.resize(static_cast<std::size_t>(elements_of(*stretch.placement)));
-      }
-      const std::span<const float> from =
-          shard_of(rank, stretch.flat)
-              .subspan(static_cast<std::size_t>(stretch.shard_offset),
-                       static_cast<std::size_t>(stretch.elements));
-      std::copy(from.begin(), from.end(), tensor.elements.begin() + stretch.first);
+std::vector<TensorSpec> published_tensors(const Schedule& schedule, DType dtype) {
+  const std::int32_t experts = local_experts(schedule);
+  std::map<std::string, TensorSpec> tensors;
+  for (const Placement& placement : schedule.placements) {
+    const std::int32_t n = placement.expert < 0 ? 1 : schedule.group(Group::expert).size;
+    for (std::int32_t expert_rank = 0; expert_rank < n; ++expert_rank) {
+      const std::string name = published_name(placement, expert_rank, experts);
+      const std::span<const std::int64_t> shape = shape_of(placement);
+      tensors[name] = {name, dtype, {shape.begin(), shape.end()}};
     }
   }
-  std::vector<PublishedTensor> list;
+  std::vector<TensorSpec> list;
   for (auto& [name, tensor] : tensors) list.push_back(std::move(tensor));
   return list;
+}
+
+void save_parameters(const Schedule& schedule, const BufferMemory& memory, std::int32_t rank,
+                     WeightsFolder& folder) {
+  if (index_in_group(schedule.group(Group::replica), rank) > 0) return;
+  for (const Stretch& stretch : stretches_of(schedule, rank)) {
+    const Flat& flat = schedule.flats[static_cast<std::size_t>(stretch.flat)];
+    const auto* shard = memory.tensor(flat.parameter).const_data_ptr<float>();
+    folder.write(stretch.name, stretch.first,
+                 {shard + stretch.shard_offset, static_cast<std::size_t>(stretch.elements)});
+  }
 }
 
 }  // namespace xt

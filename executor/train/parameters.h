@@ -12,6 +12,7 @@
 #include "costmodel/ir/schedule.h"
 #include "executor/runtime/tensors.h"
 #include "executor/weights/safetensors.h"
+#include "executor/weights/weights_folder.h"
 
 namespace xt {
 
@@ -33,8 +34,8 @@ struct Stretch {
 /// Assumes: `schedule` outlives the result
 std::vector<Stretch> stretches_of(const Schedule& schedule, std::int32_t rank);
 
-/// Draws the parameters of `rank`: norms are ones, everything else is normal with deviation 0.02,
-/// as Hugging Face initialises models.
+/// Draws the parameters of `rank`: norms are ones, biases zeros, everything else is normal with
+/// deviation 0.02, as Hugging Face initialises models.
 void initialise_parameters(const Schedule& schedule, BufferMemory& memory, std::int32_t rank,
                            std::int64_t seed);
 
@@ -47,17 +48,13 @@ void load_parameters(const Schedule& schedule, BufferMemory& memory, std::int32_
 /// Throws: InputError unless `weights` has every tensor of the model in its shape
 void check_weights(const Schedule& schedule, const Weights& weights);
 
-/// A whole published tensor.
-struct PublishedTensor {
-  std::string name;
-  std::vector<std::int64_t> shape;
-  std::vector<float> elements;
-};
+/// The tensors of the model as they are published, of all ranks, sorted by name.
+std::vector<TensorSpec> published_tensors(const Schedule& schedule, DType dtype);
 
-/// The shard of flat `flat` that `rank` holds.
-using ShardOf = std::function<std::span<const float>(std::int32_t rank, std::int32_t flat)>;
-
-/// The tensors of the model, put together from the shards of all ranks; sorted by name.
-std::vector<PublishedTensor> published_tensors(const Schedule& schedule, const ShardOf& shard_of);
+/// Writes what `rank` holds of them into `folder`; of ranks that hold the same, the first does.
+///
+/// Throws: std::system_error
+void save_parameters(const Schedule& schedule, const BufferMemory& memory, std::int32_t rank,
+                     WeightsFolder& folder);
 
 }  // namespace xt

@@ -17,6 +17,17 @@ std::int64_t nanoseconds(WallTime time) {
   return std::chrono::duration_cast<Duration>(time.time_since_epoch()).count();
 }
 
+// What transformers is to make of the weights; keys that are ours alone are left out.
+Json published_config(const Json& config, DType dtype) {
+  Json result = Json::object();
+  for (const JsonMember& member : config.members())
+    if (member.key != "torch_dtype" && member.key != "published_parameters" &&
+        member.key != "source")
+      result.add(member.key, member.value);
+  result.add("torch_dtype", dtype == DType::bf16 ? "bfloat16" : "float32");
+  return result;
+}
+
 double mfu_of(const PlanFile& plan, Seconds time) {
   if (plan.peak_flops_per_s <= 0) return 0;
   return plan.model_flops / (plan.peak_flops_per_s * time.value);
@@ -128,30 +139,22 @@ class Run {
     if (!recorded_.empty())
       write_file(recording_path(request_.directory, place_.rank), recorded_, request_.overwrite);
     if (request_.save_weights) save_weights();
-    const std::array<std::int64_t, 1> done{0};
-    (void)session_.world->gather(done);  // nobody leaves while others still need the group
+    session_.world->wait();  // nobody leaves while others still need the group
   }
 
+  /// Each rank writes what it has; nothing is seen of it until all have.
   void save_weights() {
-    std::vector<std::vector<float>> shards;  // of all ranks, by flat
-    for (const Flat& flat : schedule().flats) {
-      const at::Tensor own = session_.trainer->state().memory.tensor(flat.parameter);
-      shards.push_back(session_.world->gather(std::span<const float>(
-          own.const_data_ptr<float>(), static_cast<std::size_t>(own.numel()))));
-    }
+    const DType dtype = request_.save_dtype.value_or(plan().compute_dtype);
+    WeightsFolder folder(*request_.save_weights, published_tensors(schedule(), dtype));
+    if (place_.rank == 0) folder.begin();
+    session_.world->wait();
+    save_parameters(schedule(), session_.trainer->state().memory, place_.rank, folder);
+    folder.flush();
+    session_.world->wait();
     if (place_.rank != 0) return;
-    const auto shard_of = [&](std::int32_t rank, std::int32_t flat) {
-      const std::vector<float>& all = shards[static_cast<std::size_t>(flat)];
-      const std::size_t n = all.size() / static_cast<std::size_t>(place_.world_size);
-      return std::span<const float>(all).subspan(static_cast<std::size_t>(rank) * n, n);
-    };
-    const std::vector<PublishedTensor> tensors = published_tensors(schedule(), shard_of);
-    std::vector<StoredTensor> stored;
-    for (const PublishedTensor& tensor : tensors)
-      stored.push_back({tensor.name, DType::fp32, tensor.shape,
-                        std::as_bytes(std::span<const float>(tensor.elements))});
-    create_folder(*request_.save_weights);
-    write_safetensors(trained_weights_path(*request_.save_weights), stored, request_.overwrite);
+    folder.publish();
+    write_file(*request_.save_weights / model_config_file_name,
+               published_config(session_.inputs.model_config, dtype).pretty(), Overwrite::allow);
   }
 
   const RunRequest& request_;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "costmodel/diagnostics/diagnostic.h"
+#include "costmodel/io/json.h"
 #include "costmodel/io/schedule_lines.h"
 #include "costmodel/units/parse.h"
 #include "executor/data/packs.h"
@@ -51,8 +52,7 @@ void check_outputs(const RunRequest& request, std::int64_t ranks) {
   if (!request.record_steps.empty())
     for (std::int64_t rank = 0; rank < ranks; ++rank)
       check_overwrite(recording_path(request.directory, rank), request.overwrite);
-  if (request.save_weights)
-    check_overwrite(trained_weights_path(*request.save_weights), request.overwrite);
+  if (request.save_weights) check_weights_folder(*request.save_weights, request.overwrite);
 }
 
 }  // namespace
@@ -89,6 +89,8 @@ ExecutablePlan load_plan(const std::filesystem::path& directory, std::int64_t ra
 RunInputs load_inputs(const RunRequest& request, std::int64_t ranks) {
   RunInputs inputs;
   inputs.plan = load_plan(request.directory, ranks);
+  if (request.save_weights)
+    inputs.model_config = parse_json(read_file(request.directory / model_config_file_name));
   check_outputs(request, ranks);
   inputs.documents = load_documents(request.data);
   const PlanFile& plan = inputs.plan.plan;
@@ -105,10 +107,6 @@ RunInputs load_inputs(const RunRequest& request, std::int64_t ranks) {
 std::filesystem::path recording_path(const std::filesystem::path& directory, std::int64_t rank) {
   return directory /
          (rank == 0 ? std::string(measured_file_name) : fmt::format("measured.rank{}.jsonl", rank));
-}
-
-std::filesystem::path trained_weights_path(const std::filesystem::path& folder) {
-  return folder / "model.safetensors";
 }
 
 }  // namespace xt

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "costmodel/io/json.h"
 #include "costmodel/io/plan_file.h"
 #include "costmodel/ir/schedule.h"
 #include "executor/data/documents.h"
@@ -27,6 +28,7 @@ struct RunRequest {
   std::set<std::int64_t> record_steps;
   std::optional<std::filesystem::path> weights;       ///< to start from; else drawn from the seed
   std::optional<std::filesystem::path> save_weights;  ///< folder for the trained ones
+  std::optional<DType> save_dtype;                    ///< theirs; else the plan's compute type
   Overwrite overwrite = Overwrite::refuse;
 };
 
@@ -51,6 +53,7 @@ struct RunInputs {
   ExecutablePlan plan;
   std::shared_ptr<const Documents> documents;
   std::optional<Weights> weights;
+  Json model_config;  ///< config.json of the model, where weights are saved
 };
 
 /// Reads everything that `request` names and checks that its output may be written.
@@ -60,8 +63,5 @@ RunInputs load_inputs(const RunRequest& request, std::int64_t ranks);
 
 /// Where rank `rank` writes its recorded steps.
 std::filesystem::path recording_path(const std::filesystem::path& directory, std::int64_t rank);
-
-/// The file of trained weights in `folder`.
-std::filesystem::path trained_weights_path(const std::filesystem::path& folder);
 
 }  // namespace xt

@@ -25,7 +25,7 @@ struct BatchLayout {
   /// Assumes: `schedule` reads tokens
   explicit BatchLayout(const Schedule& schedule);
 
-  std::int64_t micro_batches = 1;  ///< in lock-step
+  std::int64_t micro_batches = 1;   ///< in lock-step
   std::int64_t sequence_ranks = 1;  ///< adjacent ones that share a pack by tokens
   std::int64_t rank_tokens = 0;     ///< of a pack, on one rank
   std::int64_t pack_length = 0;

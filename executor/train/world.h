@@ -28,6 +28,9 @@ class World {
   std::vector<std::int64_t> gather(std::span<const std::int64_t> own);
   std::vector<float> gather(std::span<const float> own);
 
+  /// Returns when all ranks have called it.
+  void wait();
+
   /// How far this rank's steady clock is ahead of rank 0's; zero where they are the same clock.
   ///
   /// Source: Cristian 1989, "Probabilistic clock synchronization": what is received was sent before

@@ -1,22 +1,16 @@
 #include "executor/weights/safetensors.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <set>
-#include <system_error>
 
 #include "costmodel/diagnostics/diagnostic.h"
 #include "costmodel/diagnostics/nearest.h"
+#include "costmodel/io/files.h"
 #include "costmodel/io/json.h"
 #include "executor/weights/elements.h"
 
 namespace xt {
-
-/// The length and the JSON text in front of the data of `tensors`; in safetensors_header.cpp.
-std::string safetensors_header(std::span<const StoredTensor> tensors);
 
 namespace {
 
@@ -25,47 +19,6 @@ constexpr std::string_view index_suffix = ".index.json";
 InputError refusal(const std::string& path, std::string message, std::string hint = {}) {
   return InputError(std::vector{error_in(path, std::move(message), std::move(hint))});
 }
-
-/// A new file beside its final place, which it takes when complete and leaves no trace of if not.
-class NewFile {
- public:
-  explicit NewFile(std::filesystem::path path)
-      : path_(std::move(path)), temporary_(path_.string() + fmt::format(".{}.new", getpid())) {
-    file_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (file_ < 0) fail();
-  }
-  ~NewFile() {
-    if (file_ < 0) return;
-    close(file_);
-    unlink(temporary_.c_str());
-  }
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
-
-  void append(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      const ssize_t written = write(file_, bytes.data(), bytes.size());
-      if (written < 0 && errno != EINTR) fail();
-      if (written > 0) bytes = bytes.subspan(static_cast<std::size_t>(written));
-    }
-  }
-
-  void publish() {
-    if (fsync(file_) != 0) fail();
-    if (rename(temporary_.c_str(), path_.c_str()) != 0) fail();
-    close(file_);
-    file_ = -1;
-  }
-
- private:
-  [[noreturn]] void fail() const {
-    throw std::system_error(errno, std::generic_category(), "cannot write " + path_.string());
-  }
-
-  std::filesystem::path path_;
-  std::string temporary_;
-  int file_ = -1;
-};
 
 }  // namespace
 
@@ -139,16 +92,6 @@ std::vector<std::string> Weights::names() const {
   std::vector<std::string> result;
   for (const auto& [name, tensor] : tensors_) result.push_back(name);
   return result;
-}
-
-void write_safetensors(const std::filesystem::path& path, std::span<const StoredTensor> tensors,
-                       Overwrite overwrite) {
-  check_overwrite(path, overwrite);
-  NewFile file(path);
-  const std::string header = safetensors_header(tensors);
-  file.append(std::as_bytes(std::span(header)));
-  for (const StoredTensor& tensor : tensors) file.append(tensor.bytes);
-  file.publish();
 }
 
 }  // namespace xt

@@ -12,13 +12,22 @@
 #include <string_view>
 #include <vector>
 
-#include "costmodel/io/files.h"
 #include "costmodel/units/dtype.h"
 #include "executor/files/mapped_file.h"
 
 namespace xt {
 
-/// A tensor as it lies in a file or will: row-major elements.
+/// A tensor as it will lie in a file.
+struct TensorSpec {
+  std::string name;
+  DType dtype = DType::fp32;
+  std::vector<std::int64_t> shape;
+
+  [[nodiscard]] std::int64_t elements() const;
+  [[nodiscard]] std::int64_t bytes() const { return elements() * width(dtype); }
+};
+
+/// A tensor as it lies in a file: row-major elements.
 struct StoredTensor {
   std::string name;
   DType dtype = DType::fp32;
@@ -64,10 +73,7 @@ class Weights {
   std::map<std::string, StoredTensor, std::less<>> tensors_;
 };
 
-/// Makes `tensors` the content of the file at `path`; readers see the old content or the new.
-///
-/// Throws: InputError if the file exists and may not be overwritten; std::system_error
-void write_safetensors(const std::filesystem::path& path, std::span<const StoredTensor> tensors,
-                       Overwrite overwrite);
+/// What stands in front of the data of a file with `tensors`, whose elements follow in this order.
+std::string safetensors_header(std::span<const TensorSpec> tensors);
 
 }  // namespace xt

@@ -114,15 +114,15 @@ std::vector<StoredTensor> parse(std::span<const std::byte> bytes) {
   return tensors;
 }
 
-std::string header_text(std::span<const StoredTensor> tensors) {
+std::string header_text(std::span<const TensorSpec> tensors) {
   Json header = Json::object();
   header.add("__metadata__", Json::object({{"format", "pt"}}));
   std::int64_t offset = 0;
-  for (const StoredTensor& tensor : tensors) {
+  for (const TensorSpec& tensor : tensors) {
     const auto* spelling = std::ranges::find(spellings, tensor.dtype, &DTypeSpelling::dtype);
     Json shape = Json::array();
     for (const std::int64_t extent : tensor.shape) shape.push_back(extent);
-    const std::int64_t end = offset + std::ssize(tensor.bytes);
+    const std::int64_t end = offset + tensor.bytes();
     header.add(tensor.name, Json::object({{"dtype", spelling->text},
                                           {"shape", std::move(shape)},
                                           {"data_offsets", Json::array({offset, end})}}));
@@ -134,6 +134,12 @@ std::string header_text(std::span<const StoredTensor> tensors) {
 }
 
 }  // namespace
+
+std::int64_t TensorSpec::elements() const {
+  std::int64_t n = 1;
+  for (const std::int64_t extent : shape) n *= extent;
+  return n;
+}
 
 std::int64_t StoredTensor::elements() const { return std::ssize(bytes) / width(dtype); }
 
@@ -152,7 +158,7 @@ std::vector<StoredTensor> parse_safetensors(const std::string& path,
   }
 }
 
-std::string safetensors_header(std::span<const StoredTensor> tensors) {
+std::string safetensors_header(std::span<const TensorSpec> tensors) {
   const std::string text = header_text(tensors);
   const std::uint64_t length = text.size();
   std::string header(sizeof(length), '\0');

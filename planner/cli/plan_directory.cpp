@@ -73,6 +73,8 @@ void write_plan_directory(const std::filesystem::path& out, const RunFile& field
   write_schedule(out / schedule_file_name, answer.schedule, Overwrite::allow);
   write_timelines(out / predicted_file_name, std::span(&answer.timeline, 1), Overwrite::allow);
   write_file(out / "profile.yaml", to_yaml(write(plan.profile)), Overwrite::allow);
+  if (!plan.model_file.empty())
+    write_file(out / model_config_file_name, read_file(plan.model_file), Overwrite::allow);
   write_file(out / "run.yaml", to_yaml(write(fields)), Overwrite::allow);
   write_plan(out, plan_file(plan, answer), overwrite);
 }

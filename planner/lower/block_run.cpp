@@ -73,8 +73,7 @@ BufferId Lowering::make_value(const BlockRun& run, ValueId id) {
       micro_batches_.size() > 1 && !rules_.is_executed && run.block.is_exchanged[at(id)];
   TensorSpec spec{
       {}, value.dtype, category(run, id), Space::device, is_on_link ? Lane::expert : Lane::compute};
-  for (std::size_t d = 0; d < spec.shape.size(); ++d)
-    spec.shape[d] = resolve(value.shape[d], run);
+  for (std::size_t d = 0; d < spec.shape.size(); ++d) spec.shape[d] = resolve(value.shape[d], run);
   return build_.transient(spec);
 }
 

@@ -125,9 +125,8 @@ PackSymbols Lowering::symbols_of(std::int16_t micro_batch) {
   for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
     for (const GraphOp& op : graph_.decoder[layers_[layer]].forward)
       if (op.work.kernel == Kernel::bind_rows)
-        symbols.rows_received[layer] =
-            build_.symbol(SymbolKind::rows_received, static_cast<std::int16_t>(layer), rows, 1,
-                          micro_batch);
+        symbols.rows_received[layer] = build_.symbol(
+            SymbolKind::rows_received, static_cast<std::int16_t>(layer), rows, 1, micro_batch);
   }
   return symbols;
 }

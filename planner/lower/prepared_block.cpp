@@ -25,8 +25,8 @@ std::vector<PreparedOp> prepared(const std::vector<GraphOp>& ops, const BlockRul
   for (std::size_t i = 0; i < ops.size(); ++i) {
     const auto& extents = ops[i].work.extents;
     result[i].graph = &ops[i];
-    result[i].varies = std::any_of(extents.begin(), extents.end(),
-                                   rules.is_executed ? is_symbol : names_layer);
+    result[i].varies =
+        std::any_of(extents.begin(), extents.end(), rules.is_executed ? is_symbol : names_layer);
   }
   return result;
 }
@@ -175,7 +175,8 @@ std::vector<bool> kept_values(const OpGraph& graph, const Block& block, const Re
         dropped.is_all() || i >= ffn || drops(graph, block, op, dropped, product);
     const KernelClass of = kernel_class(op.work.kernel);
     if (of == KernelClass::matrix) ++product;
-    const bool attends = rules.keeps_attended && !dropped.is_all() && writes_attended(graph, block, i);
+    const bool attends =
+        rules.keeps_attended && !dropped.is_all() && writes_attended(graph, block, i);
     for (const ValueId id : op.outputs) {
       if (is_written[at(id)]) continue;
       is_written[at(id)] = true;

@@ -60,6 +60,7 @@ void xt_run_workspaces(const Work& work, std::vector<WorkspaceSpec>& list) {
     case Kernel::embedding_backward:
     case Kernel::rms_norm:
     case Kernel::layer_norm:
+    case Kernel::sum_rows:
     case Kernel::rope_table:
     case Kernel::rope:
     case Kernel::rope_backward:

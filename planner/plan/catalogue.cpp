@@ -37,13 +37,17 @@ std::vector<std::string> Catalogue::machine_names() const {
 }
 
 ModelConfig Catalogue::model(const std::string& name) const {
+  return read<ModelConfig>(read_json(model_file(name).string()));
+}
+
+std::filesystem::path Catalogue::model_file(const std::string& name) const {
   if (is_path(name, ".json")) {
-    const std::filesystem::path inside = std::filesystem::path(name) / "config.json";
-    return read<ModelConfig>(read_json(file_exists(inside) ? inside.string() : name));
+    std::filesystem::path inside = std::filesystem::path(name) / "config.json";
+    return file_exists(inside) ? inside : std::filesystem::path(name);
   }
   const std::vector<std::string> known = model_names();
   if (std::find(known.begin(), known.end(), name) == known.end()) unknown("model", name, known);
-  return read<ModelConfig>(read_json(root / "configs" / "models" / (name + ".json")));
+  return root / "configs" / "models" / (name + ".json");
 }
 
 Profile Catalogue::machine(const std::string& name) const {

@@ -8,9 +8,8 @@ namespace {
 void check_learning_rate(const Plan& plan, Request& request) {
   const PlanOptimizer& o = plan.optimizer;
   if (o.min_learning_rate > o.learning_rate)
-    request.problem("min_learning_rate",
-                    fmt::format("{} is above the learning rate, which is {}", o.min_learning_rate,
-                                o.learning_rate));
+    request.problem("min_learning_rate", fmt::format("{} is above the learning rate, which is {}",
+                                                     o.min_learning_rate, o.learning_rate));
   if (o.learning_rate_schedule == LearningRateSchedule::constant) {
     const char* hint = "set learning_rate_schedule to linear or cosine, or leave it out";
     if (request.fields().decay_steps)
@@ -37,13 +36,12 @@ void check_optimizer(const Plan& plan, const EngineRules& rules, Request& reques
                     "engine xtuner_v1 can swap it");
   if (s.optimizer != Optimizer::muon) return;
   if (!rules.has_muon)
-    request.problem("optimizer", fmt::format("{} has no Muon", rules.name),
-                    "engine xtuner_v1 has");
+    request.problem("optimizer", fmt::format("{} has no Muon", rules.name), "engine xtuner_v1 has");
   if (s.swaps_optimizer)
     request.problem("swap_optimizer", "Muon keeps its momentum on the device", "leave it out");
   if (!plan.profile.peak(DType::bf16))
-    request.problem("optimizer", fmt::format("{} has no products in bf16, which Muon needs",
-                                             plan.machine_name));
+    request.problem("optimizer",
+                    fmt::format("{} has no products in bf16, which Muon needs", plan.machine_name));
 }
 
 }  // namespace xt

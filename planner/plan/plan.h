@@ -21,6 +21,8 @@ struct Catalogue {
 
   /// Throws: InputError, naming the nearest known name
   ModelConfig model(const std::string& name_or_path) const;
+  /// The file that describes that model.
+  std::filesystem::path model_file(const std::string& name_or_path) const;
   Profile machine(const std::string& name_or_path) const;
   std::vector<std::string> model_names() const;
   std::vector<std::string> machine_names() const;
@@ -37,6 +39,7 @@ struct PlanData {
 /// A run with everything resolved.
 struct Plan {
   std::string model_name;
+  std::filesystem::path model_file;  ///< empty for a model that is in no file
   std::string machine_name;
   Architecture architecture;
   Profile profile;
@@ -57,6 +60,7 @@ struct Subject {
   std::string machine_name;
   Profile profile;
   std::optional<double> calibration_error = {};  ///< of the overlay that `profile` has, if any
+  std::filesystem::path model_file = {};         ///< that `architecture` is from, if any
 };
 
 /// The model and the machine that `request` names; problems with either are reported to it.

@@ -41,6 +41,7 @@ class Resolver {
  public:
   Resolver(Request& request, Subject subject) : request_(request), from_(request.fields()) {
     plan_.model_name = std::move(subject.model_name);
+    plan_.model_file = std::move(subject.model_file);
     plan_.architecture = std::move(subject.architecture);
     plan_.machine_name = std::move(subject.machine_name);
     plan_.profile = std::move(subject.profile);
@@ -205,6 +206,7 @@ Subject subject_of(Request& request, const Catalogue& catalogue) {
   Subject subject;
   load_named(request, "model", from.model, [&](const std::string& name) {
     subject.architecture = catalogue.model(name).architecture;
+    subject.model_file = catalogue.model_file(name);
     subject.model_name = std::filesystem::path(name).stem().string();
   });
   load_named(request, "machine", from.machine, [&](const std::string& name) {

@@ -1,4 +1,5 @@
 #include "executor/weights/safetensors.h"
+#include "executor/weights/weights_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -42,6 +43,18 @@ std::string problem(const Action& action) {
   return "none";
 }
 
+/// Makes `tensors` the content of the file at `path`.
+void write_safetensors(const std::filesystem::path& path,
+                       const std::vector<StoredTensor>& tensors) {
+  std::vector<TensorSpec> specs;
+  for (const StoredTensor& tensor : tensors)
+    specs.push_back({tensor.name, tensor.dtype, tensor.shape});
+  std::string content = safetensors_header(specs);
+  for (const StoredTensor& tensor : tensors)
+    content.append(reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size());
+  write_file(path, content, Overwrite::allow);
+}
+
 std::vector<float> numbers(std::size_t n) {
   std::vector<float> values(n);
   for (std::size_t i = 0; i < n; ++i) values[i] = 0.5F * static_cast<float>(i) - 3;
@@ -51,8 +64,7 @@ std::vector<float> numbers(std::size_t n) {
 /// Writes one fp32 tensor `name` of two elements.
 void write_pair(const std::filesystem::path& path, const std::string& name) {
   const std::vector<std::byte> bytes = encode(numbers(2), DType::fp32);
-  write_safetensors(path, std::vector<StoredTensor>{{name, DType::fp32, {2}, bytes}},
-                    Overwrite::refuse);
+  write_safetensors(path, {{name, DType::fp32, {2}, bytes}});
 }
 
 TEST(Safetensors, ReadsBackWhatItWrites) {
@@ -65,7 +77,7 @@ TEST(Safetensors, ReadsBackWhatItWrites) {
         {"empty", dtype, {0, 5}, {}},
         {"scalar", DType::uint8, {}, std::span(bytes).first(1)}};
     const std::filesystem::path path = folder.path() / "w.safetensors";
-    write_safetensors(path, tensors, Overwrite::allow);
+    write_safetensors(path, tensors);
     const Weights weights(path);
     EXPECT_EQ(weights.names(), (std::vector<std::string>{"a", "empty", "scalar"}));
     const StoredTensor& a = weights.at("a", std::vector<std::int64_t>{2, 3});
@@ -74,6 +86,44 @@ TEST(Safetensors, ReadsBackWhatItWrites) {
     EXPECT_EQ(read, (std::vector<float>{values.begin() + 2, values.end()}));
     EXPECT_EQ(weights.find("empty")->elements(), 0);
   }
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
+}
+
+TEST(WeightsFolder, IsWrittenInStretchesAndReadBackWhole) {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "model";
+  const std::vector<TensorSpec> specs = {
+      {"a", DType::fp32, {2, 3}}, {"b", DType::fp32, {4}}, {"c", DType::fp32, {1, 1}}};
+  for (const Bytes largest : {Bytes(1000), Bytes(19)}) {
+    WeightsFolder writer(path, specs, largest), other(path, specs, largest);
+    writer.begin();
+    const std::vector<float> values = numbers(6);
+    writer.write("a", 2, std::span(values).subspan(2));
+    other.write("a", 0, std::span(values).first(2));
+    other.write("b", 0, std::span(values).first(4));
+    writer.write("c", 0, std::span(values).first(1));
+    writer.flush();
+    other.flush();
+    writer.publish();
+    const Weights read(path);
+    EXPECT_EQ(read.names(), (std::vector<std::string>{"a", "b", "c"}));
+    std::vector<float> whole(6);
+    decode(read.find("a")->bytes, DType::fp32, 0, whole);
+    EXPECT_EQ(whole, values);
+  }
+  // The second one is three numbered files and an index; the file of the first one is gone.
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path), {}), 4);
+  EXPECT_TRUE(file_exists(path / "model-00002-of-00003.safetensors"));
+  EXPECT_THROW(check_weights_folder(path, Overwrite::refuse), InputError);
+}
+
+TEST(WeightsFolder, ChangesNothingUntilItIsPublished) {
+  const TemporaryFolder folder;
+  write_pair(folder.path() / "model.safetensors", "old");
+  const WeightsFolder writer(folder.path(), {{"new", DType::bf16, {2}}});
+  writer.begin();
+  EXPECT_EQ(Weights(folder.path()).names(), (std::vector<std::string>{"old"}));
+  writer.abandon();
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
 }
 
@@ -155,12 +205,6 @@ TEST(Weights, SayWhichTensorIsMissingOrOfAnotherShape) {
 TEST(Weights, RefuseAFolderWithoutAny) {
   const TemporaryFolder folder;
   EXPECT_THAT(problem([&] { Weights{folder.path()}; }), HasSubstr("holds neither"));
-}
-
-TEST(Weights, AreNotOverwrittenUnasked) {
-  const TemporaryFolder folder;
-  write_pair(folder.path() / "w.safetensors", "a");
-  EXPECT_NE(problem([&] { write_pair(folder.path() / "w.safetensors", "a"); }), "none");
 }
 
 TEST(Elements, RoundToNearest) {

@@ -89,7 +89,38 @@ MODELS = {
         "router_aux_loss_coef": 0.001,
     },
 }
-SEEDS = {"qwen3_tied": 11, "qwen3_untied": 12, "qwen3_moe": 17}  # the smallest gap of any batch is 8e-6
+def as_family(model_type, architecture, **more):
+    """DENSE under another family's name, without what is Qwen3's alone."""
+    shared = {key: value for key, value in DENSE.items() if key != "head_dim"}
+    return {**shared, "architectures": [architecture], "model_type": model_type, "tie_word_embeddings": False, **more}
+
+
+MODELS["llama"] = as_family(
+    "llama",
+    "LlamaForCausalLM",
+    # Long waves of 48 tokens are divided, short ones are not, and some lie between.
+    rope_scaling={
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 64,
+    },
+)
+MODELS["qwen2"] = as_family("qwen2", "Qwen2ForCausalLM", tie_word_embeddings=True, use_sliding_window=False)
+del MODELS["qwen2"]["attention_bias"]
+MODELS["mixtral"] = as_family(
+    "mixtral",
+    "MixtralForCausalLM",
+    num_local_experts=8,
+    num_experts_per_tok=2,
+    sliding_window=None,
+    output_router_logits=False,
+    router_aux_loss_coef=0.001,
+)
+del MODELS["mixtral"]["attention_bias"]
+# Of routed models, one with which no batch comes closer to another choice of experts than 1e-6.
+SEEDS = {"qwen3_tied": 11, "qwen3_untied": 12, "qwen3_moe": 17, "llama": 21, "qwen2": 22, "mixtral": 23}
 
 
 def draw_packs(vocabulary, generator):
@@ -143,12 +174,15 @@ def gradients(model):
 
 
 def build(name):
-    """The model with its drawn weights, every value a bf16 number, norms scattered about one."""
+    """The model with its drawn weights, every value a bf16 number, norms scattered about one, biases about zero."""
     config = dict(MODELS[name])
     model_type = config.pop("model_type")
     kinds = {
         "qwen3": (transformers.Qwen3Config, transformers.Qwen3ForCausalLM),
         "qwen3_moe": (transformers.Qwen3MoeConfig, transformers.Qwen3MoeForCausalLM),
+        "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
+        "qwen2": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM),
+        "mixtral": (transformers.MixtralConfig, transformers.MixtralForCausalLM),
     }
     make_config, make_model = kinds[model_type]
     made = make_config(**config, attn_implementation="eager")
@@ -157,9 +191,10 @@ def build(name):
     model = make_model(made).float().train()
     generator = torch.Generator().manual_seed(SEEDS[name])
     with torch.no_grad():
-        for _, tensor in published_names(model).items():
+        for name_of, tensor in published_names(model).items():
             noise = torch.randn(tensor.shape, generator=generator)
-            values = 1 + 0.2 * noise if tensor.dim() == 1 else 0.08 * noise
+            is_norm = tensor.dim() == 1 and not name_of.endswith(".bias")
+            values = 1 + 0.2 * noise if is_norm else 0.08 * noise
             tensor.copy_(values.bfloat16().float())
     return model, draw_packs(MODELS[name]["vocab_size"], generator)
 
@@ -202,9 +237,9 @@ class Routing:
         self.layers = []
         self.hooks = []
         for layer in model.model.layers:
-            if hasattr(layer.mlp, "gate") and hasattr(layer.mlp, "experts"):
-                gate = layer.mlp.gate
-                self.hooks.append(gate.register_forward_pre_hook(self.record))
+            half = getattr(layer, "block_sparse_moe", None) or layer.mlp
+            if hasattr(half, "gate") and hasattr(half, "experts"):
+                self.hooks.append(half.gate.register_forward_pre_hook(self.record))
 
     def record(self, gate, arguments):
         with torch.no_grad():
@@ -352,7 +387,7 @@ def differences(name, documents, tensors):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="oracle values of tiny Qwen3 models")
+    parser = argparse.ArgumentParser(description="oracle values of tiny models of every family that is executed")
     parser.add_argument("--check", action="store_true", help="compare with the committed files")
     arguments = parser.parse_args()
     torch.set_num_threads(1)

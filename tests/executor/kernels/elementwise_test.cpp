@@ -125,6 +125,32 @@ at::Tensor rotated(const at::Tensor& x, const at::Tensor& positions, double thet
   return at::cat({halves[0] * cosine - halves[1] * sine, halves[1] * cosine + halves[0] * sine}, 2);
 }
 
+at::Tensor frequencies_of(const RopeScaling& scaling, std::int64_t D) {
+  ModelConstants constants;
+  constants.rope_theta = 10000;
+  constants.rope_scaling = scaling;
+  const at::Tensor positions = at::tensor({std::int64_t{1}}), table = garbage({1, D});
+  run({Kernel::rope_table, DType::fp32, {1, D}, {positions}, {table}, constants});
+  return at::atan2(table.narrow(1, D / 2, D / 2), table.narrow(1, 0, D / 2)).flatten();
+}
+
+// Against transformers' llama3 scaling of 8 planes, factor 8, low 1, high 4, 64 tokens before.
+TEST(Rope, ScalesFrequenciesAsThePublishedModelsDo) {
+  const at::Tensor plain = frequencies_of({}, 16);
+  const at::Tensor linear = frequencies_of({RopeScalingKind::linear, 4}, 16);
+  EXPECT_TRUE(at::allclose(linear * 4, plain, 1e-5));
+  const at::Tensor llama3 = frequencies_of({RopeScalingKind::llama3, 8, 1, 4, 64}, 16);
+  const at::Tensor waves = 2 * M_PI / plain;
+  for (std::int64_t i = 0; i < 8; ++i) {
+    const auto of = [&](const at::Tensor& all) { return all[i].item<double>(); };
+    const double wave = of(waves), share = (64 / wave - 1) / 3;
+    const double want = wave < 16   ? of(plain)
+                        : wave > 64 ? of(plain) / 8
+                                    : (1 - share) * of(plain) / 8 + share * of(plain);
+    EXPECT_NEAR(of(llama3), want, 1e-5 * want) << i;
+  }
+}
+
 TEST(Rope, AgreesWithAutograd) {
   for (const DType dtype : activation_types) {
     for (const std::int64_t D : {2, 16, 64}) {

@@ -32,6 +32,22 @@ TEST(Matmul, AgreesWithDoublePrecisionForwardAndBackward) {
   }
 }
 
+TEST(Matmul, AddsABiasToEveryRowAndSumsRowsForItsGradient) {
+  for (const auto& [m, n, k, dtype] : cases()) {
+    const at::Tensor x = random({m, k}, dtype), weight = random({n, k}, dtype);
+    const at::Tensor bias = random({n}, dtype), dy = random({m, n}, dtype);
+    const at::Tensor y = garbage({m, n}, dtype), dbias = garbage({n}, dtype);
+    const at::Tensor bias_leaf = leaf(bias);
+    const at::Tensor want =
+        x.to(at::kDouble).mm(weight.to(at::kDouble).t()) + bias_leaf.to(at::kDouble);
+    differentiate(want, dy);
+    run({Kernel::matmul, dtype, {m, n, k}, {x, weight, bias}, {y}});
+    run({Kernel::sum_rows, dtype, {m, n}, {dy}, {dbias}});
+    expect_close(y, want, dtype);
+    expect_close(dbias, bias_leaf.grad(), dtype);
+  }
+}
+
 TEST(Matmul, AddsToTheGradientThatIsThere) {
   for (const auto& [m, n, k, dtype] : cases()) {
     const at::Tensor x = random({m, k}, dtype), weight = random({n, k}, dtype);

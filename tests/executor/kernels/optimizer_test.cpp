@@ -48,8 +48,8 @@ TEST(AdamW, FollowsPyTorchForSeveralSteps) {
 }
 
 TEST(AdamW, ChangesNothingWhereTheNormIsNoNumber) {
-  for (const float norm : {std::numeric_limits<float>::quiet_NaN(),
-                           std::numeric_limits<float>::infinity()}) {
+  for (const float norm :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     const std::vector<at::Tensor> state{random({9}), random({9}), random({9})};
     const std::vector<at::Tensor> before{state[0].clone(), state[1].clone(), state[2].clone()};
     const at::Tensor gradient = at::full({9}, norm), sum = at::tensor({norm});

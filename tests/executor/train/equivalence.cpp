@@ -45,11 +45,11 @@ class Draw {
 
   DrawnPlan plan() {
     DrawnPlan drawn;
-    drawn.model = one_of<std::string>({"qwen3_moe", "qwen3_moe", "qwen3_moe", "qwen3_tied",
-                                       "qwen3_untied"});
+    drawn.model = one_of<std::string>({"qwen3_moe", "qwen3_moe", "mixtral", "mixtral", "qwen3_tied",
+                                       "qwen3_untied", "llama", "qwen2"});
     drawn.is_packed = one_of<bool>({true, true, false});
     drawn.ranks = one_of<std::int64_t>({1, 2, 2, 4, 4});
-    const bool is_moe = drawn.model == "qwen3_moe";
+    const bool is_moe = drawn.model == "qwen3_moe" || drawn.model == "mixtral";
     const std::int64_t sequence = drawn.ranks > 1 ? one_of<std::int64_t>({1, 1, 2}) : 1;
     const std::int64_t packs = is_moe ? one_of<std::int64_t>({1, 2}) : 1;
     set(drawn, "sequence_parallel", sequence);
@@ -123,21 +123,24 @@ std::string DrawnPlan::text() const {
 }
 
 Plan DrawnPlan::plan() const {
-  const test::Flags common = {
-      {"model", fmt::format("{}/{}/config.json", XT_ORACLE_DATA, model)},
-      {"machine", "h100_sxm"},
-      {"devices", std::to_string(ranks)},
-      {"pack_length", std::to_string(pack_length)},
-      {"learning_rate", "3e-3"},
-      {"learning_rate_schedule", "cosine"},
-      {"warmup_steps", "2"},
-      {"decay_steps", "12"}};
+  const test::Flags common = {{"model", fmt::format("{}/{}/config.json", XT_ORACLE_DATA, model)},
+                              {"machine", "h100_sxm"},
+                              {"devices", std::to_string(ranks)},
+                              {"pack_length", std::to_string(pack_length)},
+                              {"learning_rate", "3e-3"},
+                              {"learning_rate_schedule", "cosine"},
+                              {"warmup_steps", "2"},
+                              {"decay_steps", "12"}};
   return test::plan_of(test::with(common, flags));
 }
 
 DrawnPlan DrawnPlan::reference() const {
-  return {model, is_packed, 1, {{"gradient_accumulation", std::to_string(packs_of_step)},
-                                {"recompute", "none"}, {"loss_chunk", "none"}}};
+  return {model,
+          is_packed,
+          1,
+          {{"gradient_accumulation", std::to_string(packs_of_step)},
+           {"recompute", "none"},
+           {"loss_chunk", "none"}}};
 }
 
 DrawnPlan DrawnPlan::twin() const {
@@ -158,7 +161,8 @@ std::vector<DrawnPlan> draw_plans(std::uint64_t seed, std::size_t n, const test:
       (void)drawn.plan();
       plans.push_back(std::move(drawn));
     } catch (const InputError& error) {
-      if (++n_refused > 20 * n) throw std::runtime_error(drawn.text() + " and most: " + error.what());
+      if (++n_refused > 20 * n)
+        throw std::runtime_error(drawn.text() + " and most: " + error.what());
     }
   }
   return plans;
@@ -170,9 +174,9 @@ TrainedRun train_by(const DrawnPlan& of, const std::string& name, Rendezvous& re
   const Schedule schedule = lower(graph_of(plan), plan.strategy);
   const int rank = rendezvous.place().rank;
   const int place = of.ranks == 1 ? 0 : rank;
-  Trainer trainer(schedule, cpu_kernels(), communicators_of(schedule, name, rank, network), place,
-                  [&](std::int64_t index) { return pack_at(index, of.is_packed); },
-                  plan.optimizer);
+  Trainer trainer(
+      schedule, cpu_kernels(), communicators_of(schedule, name, rank, network), place,
+      [&](std::int64_t index) { return pack_at(index, of.is_packed); }, plan.optimizer);
   initialise_parameters(schedule, trainer.state().memory, place, 7);
   TrainedRun run;
   Digest digest;

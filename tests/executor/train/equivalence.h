@@ -15,7 +15,7 @@ namespace xt {
 
 /// One way to train.
 struct DrawnPlan {
-  std::string model;  ///< a folder of tests/oracle/data
+  std::string model;       ///< a folder of tests/oracle/data
   bool is_packed = false;  ///< several samples to a pack
   std::int64_t ranks = 1;
   test::Flags flags;

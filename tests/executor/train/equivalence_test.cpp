@@ -104,10 +104,15 @@ TEST(DrawnPlans, CoverTheStrategySpace) {
     note(of.is_packed, "packing");
     note(!s.reshards_layers, "gathered weights stay");
   }
-  const std::set<std::string> all = {
-      "ranks 1", "ranks 2", "ranks 4", "ep 1", "ep 2", "ep 4", "hsdp", "sp", "domino",
-      "sp and lock-step", "hsdp and sp", "swap", "recompute", "selective recompute",
-      "chunked loss", "accumulation", "packing", "gathered weights stay"};
+  const std::set<std::string> all = {"ranks 1",      "ranks 2",
+                                     "ranks 4",      "ep 1",
+                                     "ep 2",         "ep 4",
+                                     "hsdp",         "sp",
+                                     "domino",       "sp and lock-step",
+                                     "hsdp and sp",  "swap",
+                                     "recompute",    "selective recompute",
+                                     "chunked loss", "accumulation",
+                                     "packing",      "gathered weights stay"};
   EXPECT_EQ(seen, all);
 }
 

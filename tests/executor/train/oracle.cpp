@@ -86,6 +86,33 @@ Schedule schedule_of(const OracleCase& of, const std::filesystem::path& folder) 
   return lower(build_decoder(config.architecture, graph_options(strategy)), strategy);
 }
 
+/// A whole published tensor.
+struct PublishedTensor {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::vector<float> elements;
+};
+
+/// The tensors of the model, put together from the shards of all ranks; sorted by name.
+template <typename ShardOf>
+std::vector<PublishedTensor> assembled(const Schedule& schedule, const ShardOf& shard_of) {
+  std::map<std::string, PublishedTensor> tensors;
+  for (const TensorSpec& of : published_tensors(schedule, DType::fp32))
+    tensors[of.name] = {of.name, of.shape,
+                        std::vector<float>(static_cast<std::size_t>(of.elements()))};
+  for (std::int32_t rank = 0; rank < schedule.ranks; ++rank)
+    for (const Stretch& stretch : stretches_of(schedule, rank)) {
+      const std::span<const float> from =
+          shard_of(rank, stretch.flat)
+              .subspan(static_cast<std::size_t>(stretch.shard_offset),
+                       static_cast<std::size_t>(stretch.elements));
+      std::ranges::copy(from, tensors.at(stretch.name).elements.begin() + stretch.first);
+    }
+  std::vector<PublishedTensor> list;
+  for (auto& [name, tensor] : tensors) list.push_back(std::move(tensor));
+  return list;
+}
+
 double relative_difference(const std::vector<float>& found, const StoredTensor& stored) {
   std::vector<float> expected(found.size());
   decode(stored.bytes, stored.dtype, 0, expected);
@@ -167,7 +194,7 @@ class OracleRun {
     std::vector<std::vector<float>> all;
     for (const std::vector<float>& shard : own)
       all.push_back(world_.gather(std::span<const float>(shard)));
-    return published_tensors(schedule_, [&](std::int32_t rank, std::int32_t flat) {
+    return assembled(schedule_, [&](std::int32_t rank, std::int32_t flat) {
       const std::size_t n = own[static_cast<std::size_t>(flat)].size();
       return std::span<const float>(all[static_cast<std::size_t>(flat)])
           .subspan(static_cast<std::size_t>(rank) * n, n);
@@ -212,10 +239,10 @@ class OracleRun {
 }  // namespace
 
 std::string OracleCase::name() const {
-  std::string text = fmt::format("{}_ranks{}_ep{}_accumulation{}_chunk{}_recompute{}_swap{}{}",
-                                 model, ranks, expert_parallel, gradient_accumulation, loss_chunk,
-                                 recompute_layers, swap_layers,
-                                 reshards_layers ? "" : "_stays_gathered");
+  std::string text =
+      fmt::format("{}_ranks{}_ep{}_accumulation{}_chunk{}_recompute{}_swap{}{}", model, ranks,
+                  expert_parallel, gradient_accumulation, loss_chunk, recompute_layers, swap_layers,
+                  reshards_layers ? "" : "_stays_gathered");
   if (sequence_parallel > 1) text += fmt::format("_sp{}", sequence_parallel);
   if (shard_ranks > 0) text += fmt::format("_shards{}", shard_ranks);
   if (micro_batches > 1) text += fmt::format("_lock_step{}", micro_batches);

@@ -12,7 +12,9 @@
 #include <system_error>
 
 #include "costmodel/io/files.h"
+#include "costmodel/io/json_document.h"
 #include "costmodel/io/schedule_lines.h"
+#include "costmodel/models/config.h"
 #include "costmodel/models/decoder.h"
 #include "planner/lower/lower.h"
 
@@ -25,22 +27,12 @@ std::string content(const std::filesystem::path& path) {
   return text.str();
 }
 
-Architecture tiny_model() {
-  Architecture model;
-  model.model_type = "qwen3_moe";
-  model.vocab_size = 256;
-  model.hidden_size = 32;
-  model.num_hidden_layers = 2;
-  model.num_attention_heads = 4;
-  model.num_key_value_heads = 2;
-  model.head_dim = 16;
-  model.intermediate_size = 64;
-  model.has_qk_norm = true;
-  model.num_experts = 4;
-  model.num_experts_per_tok = 2;
-  model.moe_intermediate_size = 32;
-  return model;
-}
+constexpr std::string_view tiny_config = R"({
+  "model_type": "qwen3_moe", "vocab_size": 256, "hidden_size": 32, "num_hidden_layers": 2,
+  "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 64,
+  "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
+  "norm_topk_prob": true, "tie_word_embeddings": false, "rope_theta": 10000.0
+})";
 
 }  // namespace
 
@@ -97,7 +89,11 @@ PlanFile make_plan(const std::filesystem::path& directory, const PlanChoices& ch
   GraphOptions options;
   options.tokens = choices.pack_length;
   options.expert_parallel = choices.expert_parallel;
-  const Schedule schedule = lower(build_decoder(tiny_model(), options), strategy);
+  create_folder(directory);
+  const std::filesystem::path config = directory / model_config_file_name;
+  write_file(config, tiny_config, Overwrite::allow);
+  const Architecture model = read<ModelConfig>(read_json(config)).architecture;
+  const Schedule schedule = lower(build_decoder(model, options), strategy);
   PlanFile plan;
   plan.schedule_digest = digest_text(digest(schedule));
   plan.model_name = "tiny";
@@ -116,7 +112,6 @@ PlanFile make_plan(const std::filesystem::path& directory, const PlanChoices& ch
   plan.prediction->step_time_s = 0.01;
   plan.prediction->tokens_per_device_s = 6400;
   plan.prediction->communication.entries = {{"all_gather", {0.002, 0.001}}};
-  create_folder(directory);
   write_plan(directory, plan, Overwrite::allow);
   write_schedule(directory / schedule_file_name, schedule, Overwrite::allow);
   return plan;

@@ -34,9 +34,9 @@ void require_memory(const StepState& state, const Timeline& timeline, const std:
     const Bytes expected = expected_peak(state, timeline, space);
     const MemoryPeak& found =
         space == Space::device ? timeline.device_memory : timeline.host_memory;
-    require(found.peak == expected, fmt::format("{}: peak of step {} is {} bytes, expected {}",
-                                                name, timeline.step, found.peak.value,
-                                                expected.value));
+    require(found.peak == expected,
+            fmt::format("{}: peak of step {} is {} bytes, expected {}", name, timeline.step,
+                        found.peak.value, expected.value));
   }
 }
 

@@ -127,9 +127,9 @@ TEST_F(XtRun, RefusesAPlanThatIsOnlyPriced) {
   write_plan(plan_, plan, Overwrite::allow);
   expect_refusal(train_on(data_), "engine `xtuner_v1`, which is priced and not executed");
   plan.engine = "xt_run";
-  plan.compute_dtype = DType::bf16;
+  plan.compute_dtype = DType::fp16;
   write_plan(plan_, plan, Overwrite::allow);
-  expect_refusal(train_on(data_), "computes in bf16");
+  expect_refusal(train_on(data_), "computes in fp16");
 }
 
 TEST_F(XtRun, RefusesAPlanOfAnotherFormat) {

@@ -33,6 +33,7 @@ struct Strategy {
   std::int64_t tensor_parallel = 1;      ///< ranks that share each product, adjacent
   bool tensor_sequence_parallel = true;  ///< those ranks share norms and residuals by tokens
   bool tensor_parallel_overlap = false;  ///< their exchanges run in pieces beside products
+  bool communication_overlap = true;     ///< else exchanges run alone, see Lowering::lane_of
   std::int64_t pipeline_parallel = 1;    ///< stages, each of layers of its own on ranks of its own
   std::int64_t virtual_stages = 1;       ///< chunks of layers of a stage: interleaved 1F1B
   double offload_share = 0;  ///< of what a chunk keeps, in host memory until its backward pass

@@ -32,6 +32,7 @@ constexpr EngineRules megatron() {
   rules.interleaves_chunks = true;
   rules.offloads_chunks = true;  // its fork kwai/Megatron-Kwai, core/pipeline_parallel/offload.py
   rules.overlaps_tensor_parallel = true;  // core/tensor_parallel/layers.py, backward of its linear
+  rules.may_overlap_nothing = true;       // core/distributed, overlap_grad_reduce and the like off
   rules.has_fp8_products = true;
   rules.has_transformer_engine = true;  // core/extensions/transformer_engine.py
   rules.least_zero = 0;
@@ -53,7 +54,7 @@ constexpr EngineRules megatron_fsdp() {
   EngineRules rules = megatron();
   rules.name = "megatron_fsdp";
   rules.summary = "Megatron-LM's own FSDP: layers as in megatron, weights split too";
-  rules.has_pipelines = rules.offloads_chunks = false;
+  rules.has_pipelines = rules.offloads_chunks = rules.may_overlap_nothing = false;
   rules.pairs_micro_steps = false;
   rules.copies_gradients = true;
   rules.keeps_root = true;
@@ -128,7 +129,7 @@ constexpr EngineRules mindspeed() {
   rules.name = "mindspeed";
   rules.summary = "MindSpeed: Megatron-LM on Ascend, gradients added by passes of their own";
   rules.has_fp8_products = rules.has_transformer_engine = false;
-  rules.pairs_micro_steps = rules.has_unfused_attention = false;
+  rules.pairs_micro_steps = rules.has_unfused_attention = rules.may_overlap_nothing = false;
   rules.offloads_chunks = false;
   rules.accumulates_in_products = false;
   return rules;
@@ -137,7 +138,8 @@ constexpr EngineRules mindspeed() {
 /// Source: MindSpore, documentation of optimizer parallelism: weights at rest are split, gathered
 /// behind the forward pass and gradients scattered; ccsrc/frontend/parallel/step_parallel.cc
 /// gathers behind the cast to 16 bits, so that gradients are reduced in them too; MindFormers,
-/// which accumulates by passes of their own
+/// which accumulates by passes of their own, in sums that are whole as gradient_accumulation_shard
+/// is off by default; a single micro-step has no sums
 constexpr EngineRules mindformers() {
   EngineRules rules = mindspeed();
   rules.name = "mindformers";
@@ -145,6 +147,7 @@ constexpr EngineRules mindformers() {
   rules.splits_context = false;
   rules.sends_copies = false;
   rules.splits_tensors_of_experts = false;
+  rules.keeps_only_sums = true;
   rules.reduce_dtype = DType::bf16;
   return rules;
 }
@@ -240,6 +243,7 @@ constexpr EngineRules maxtext() {
   rules.splits_tensors = false;
   rules.sends_copies = false;
   rules.reduce_dtype = DType::bf16;
+  rules.workspaces = torchtitan_workspaces;
   return rules;
 }
 

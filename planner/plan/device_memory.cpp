@@ -1,5 +1,7 @@
 #include "planner/plan/device_memory.h"
 
+#include <algorithm>
+
 namespace xt {
 namespace {
 
@@ -16,6 +18,11 @@ Bytes memory_of(const Profile& profile, const std::vector<CommunicatorUse>& all)
   return sum;
 }
 
+// What pools hold idle they give back before an allocation fails.
+Bytes given_back(Bytes held, Bytes needed, Bytes room) {
+  return std::min(held, std::max(needed, room));
+}
+
 }  // namespace
 
 DeviceMemory device_memory(const Profile& profile, const Schedule& schedule, Bytes allocated,
@@ -26,13 +33,15 @@ DeviceMemory device_memory(const Profile& profile, const Schedule& schedule, Byt
   const std::vector<CommunicatorUse> all = communicators(schedule);
   DeviceMemory result;
   result.allocated = allocated;
-  result.reserved_p50 = scaled(pooled, p50, Round::up);
   result.reserved_p95 = scaled(pooled, p95, Round::up);
   result.n_communicators = static_cast<std::int64_t>(all.size()) + further_communicators;
   result.communicators = memory_of(profile, all) +
                          Bytes(value_of(profile.communicator_memory).value * further_communicators);
   result.context = value_of(profile.device_context);
   result.memory = profile.memory.value;
+  result.reserved_p50 =
+      given_back(scaled(pooled, p50, Round::up), scaled(allocated, p50, Round::up),
+                 result.memory - std::min(result.memory, result.beside()));
   return result;
 }
 

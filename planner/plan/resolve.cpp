@@ -126,6 +126,7 @@ void Resolver::choose_counts() {
   s.tensor_parallel = from_.tensor_parallel.value_or(1);
   s.tensor_sequence_parallel = from_.tensor_sequence_parallel.value_or(true);
   s.tensor_parallel_overlap = from_.tensor_parallel_overlap.value_or(false);
+  s.communication_overlap = from_.communication_overlap.value_or(true);
   s.pipeline_parallel = from_.pipeline_parallel.value_or(1);
   s.virtual_stages = from_.virtual_stages.value_or(1);
   s.offload_share = from_.offload_share.value_or(0);

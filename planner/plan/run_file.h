@@ -55,6 +55,7 @@ struct RunFile {
   std::optional<bool> tensor_sequence_parallel;
   std::optional<bool> tensor_parallel_across_nodes;
   std::optional<bool> tensor_parallel_overlap;
+  std::optional<bool> communication_overlap;
   std::optional<std::int64_t> pipeline_parallel;
   std::optional<std::int64_t> virtual_stages;
   std::optional<double> offload_share;
@@ -119,6 +120,9 @@ struct RunFile {
                   "true allows activations to be exchanged between nodes");
     archive.field("tensor_parallel_overlap", tensor_parallel_overlap,
                   "true: those ranks exchange in pieces, beside products (default false)");
+    archive.field("communication_overlap", communication_overlap,
+                  "false: exchanges run beside nothing, and gradients are reduced and weights "
+                  "gathered when a step's products are through (default true)");
     archive
         .field("zero", zero,
                "What data-parallel ranks split: 0 nothing, 1 optimizer state, 2 and gradients, 3 "

@@ -67,7 +67,21 @@ TEST(DeviceMemory, IsAtRiskBetweenWhatHalfOfTheRunsTakeAndNineteenOfTwenty) {
   EXPECT_EQ(estimate_with(plan, device.p95()).fit(), Fit::fits);
   EXPECT_EQ(estimate_with(plan, device.p95() - Bytes(1)).fit(), Fit::at_risk);
   EXPECT_EQ(estimate_with(plan, device.p50()).fit(), Fit::at_risk);
-  EXPECT_EQ(estimate_with(plan, device.p50() - Bytes(1)).fit(), Fit::does_not_fit);
+}
+
+// What pools hold beside each other is more than what they need at once.
+TEST(DeviceMemory, PoolsGiveBackWhatTheyDoNotUseBeforeARunFails) {
+  const Plan plan = plan_of(moe);
+  const DeviceMemory device = estimate(plan).device;
+  const Bytes needed =
+      scaled(device.allocated, plan.profile.reserved_over_allocated.value, Round::up) +
+      device.beside();
+  ASSERT_LT(needed, device.p50());
+  const Estimate full = estimate_with(plan, device.p50() - Bytes(1));
+  EXPECT_EQ(full.fit(), Fit::at_risk);
+  EXPECT_EQ(full.device.p50(), device.p50() - Bytes(1));
+  EXPECT_EQ(estimate_with(plan, needed).fit(), Fit::at_risk);
+  EXPECT_EQ(estimate_with(plan, needed - Bytes(1)).fit(), Fit::does_not_fit);
 }
 
 TEST(DeviceMemory, AtRiskStillFitsAndSaysSo) {

@@ -39,6 +39,7 @@ struct EngineRules {
   bool hides_exchange = true;              ///< see GraphOptions
   bool fuses_gate_up = true;               ///< see GraphOptions
   bool fuses_swiglu = true;                ///< see GraphOptions
+  bool weighs_activations = false;         ///< see GraphOptions
   bool repeats_key_heads = false;          ///< see GraphOptions
   bool has_unfused_attention = false;      ///< can make scores tensors: see GraphOptions
   std::int64_t longest_fused_softmax = 0;  ///< see GraphOptions
@@ -71,6 +72,7 @@ struct EngineRules {
   std::int64_t most_zero = 3;    ///< the highest one
   bool keeps_only_sums = false;  ///< at stage 1 a single micro-step's gradients are split
   bool keeps_narrow_shards = false;      ///< 16-bit weights beside fp32 ones; gradients as reduced
+  bool may_keep_references = false;      ///< see Strategy::memory_efficient_linear
   bool keeps_gradient_shards = false;    ///< at stage 3, from step to step
   bool sums_from_zero = false;           ///< kept gradients are cleared, and all micro-steps add
   bool accumulates_in_products = false;  ///< products of weight gradients add to them
@@ -80,6 +82,7 @@ struct EngineRules {
   bool gathers_in_forward = false;  ///< updated weights behind the next forward, not the update
   bool chunks_loss = true;          ///< else lm_head and loss are whole
   LossKind loss = LossKind::in_place;
+  bool may_compile_loss = false;      ///< see Strategy::compiles_loss
   bool sums_loss_op_by_op = false;    ///< over tensor ranks, whose sums part it into ops
   bool pools_narrow_logits = false;   ///< their room is of no use to what is in fp32
   bool updates_op_by_op = false;      ///< AdamW without a fused kernel

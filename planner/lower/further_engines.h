@@ -26,6 +26,7 @@ constexpr EngineRules megatron() {
   rules.keeps_attended = true;     // core/transformer/attention.py, checkpointed core attention
   rules.pairs_micro_steps = true;  // core/pipeline_parallel/combined_1f1b.py
   rules.splits_tensors_of_experts = true;
+  rules.weighs_activations = true;      // core v0.12, transformer/moe/experts.py, permuted_probs
   rules.has_unfused_attention = true;   // core/transformer/dot_product_attention.py
   rules.longest_fused_softmax = 16384;  // core/fusions/fused_softmax.py
   rules.has_pipelines = true;           // core/pipeline_parallel/schedules.py
@@ -99,7 +100,10 @@ constexpr EngineRules megatron_deepspeed() {
 /// Source: DeepSpeed, runtime/zero/stage_1_and_2.py, runtime/zero/stage3.py and
 /// partitioned_param_coordinator.py, which gathers ahead; runtime/bf16_optimizer.py; models of
 /// Hugging Face transformers, eager, whose loss widens all logits. stage3.py has one buffer for
-/// gradients of all shards, grad_partitions_flat_buffer, which it never frees
+/// gradients of all shards, grad_partitions_flat_buffer, which it never frees; runtime/zero/
+/// partition_parameters.py, mem_efficient_linear, without which autograd's own reference keeps a
+/// weight's memory when a parameter lets go of it; ArcticTraining, whose checkpointed inputs of
+/// layers may wait on the host
 constexpr EngineRules deepspeed() {
   EngineRules rules;
   rules.name = "deepspeed";
@@ -107,7 +111,6 @@ constexpr EngineRules deepspeed() {
   rules.copies_gradients = true;
   rules.reduces_behind_gathers = true;
   rules.recomputes_whole_layer = true;
-  rules.swaps_dense = false;
   rules.hides_exchange = false;
   rules.fuses_gate_up = false;
   rules.has_eager_kernels = true;
@@ -116,7 +119,9 @@ constexpr EngineRules deepspeed() {
   rules.least_zero = 1;
   rules.keeps_narrow_shards = true;
   rules.keeps_gradient_shards = true;
-  rules.updates_on_host = true;  // runtime/zero/offload_config.py
+  rules.may_keep_references = true;
+  rules.pools_narrow_logits = true;  // as in accelerate()
+  rules.updates_on_host = true;      // runtime/zero/offload_config.py
   rules.loss = LossKind::fp32_whole;
   rules.workspaces = torchtitan_workspaces;
   return rules;
@@ -147,6 +152,7 @@ constexpr EngineRules mindformers() {
   rules.splits_context = false;
   rules.sends_copies = false;
   rules.splits_tensors_of_experts = false;
+  rules.weighs_activations = false;
   rules.keeps_only_sums = true;
   rules.reduce_dtype = DType::bf16;
   return rules;
@@ -229,6 +235,7 @@ constexpr EngineRules colossalai() {
   rules.summary = "Colossal-AI: stages 1 and 2 of ZeRO";
   rules.splits_sequences = false;
   rules.keeps_narrow_shards = false;
+  rules.may_keep_references = rules.swaps_dense = false;
   rules.updates_on_host = false;
   rules.most_zero = 2;
   return rules;

@@ -345,6 +345,7 @@ GraphOptions graph_options(const Strategy& strategy) {
   options.repeats_key_heads = rules->repeats_key_heads;
   options.fuses_gate_up = rules->fuses_gate_up;
   options.fuses_swiglu = rules->fuses_swiglu;
+  options.weighs_activations = rules->weighs_activations;
   options.is_compiled = strategy.is_compiled;
   options.fuses_attention = strategy.fuses_attention;
   if (!strategy.fuses_attention) options.sample_length = strategy.sample_length;

@@ -37,6 +37,7 @@ class Lowering {
   void gather_wide(const FsdpUnit& unit, UnitFlat& flat, Phase phase);
   void copy_out(FsdpUnit& unit, Phase phase);
   void release(FsdpUnit& unit);
+  void leave(FsdpUnit& unit);
   void open_gradients(FsdpUnit& unit, Phase phase);
   void reduce(FsdpUnit& unit, bool is_first);
   BufferId reduce_flat(const FsdpUnit& unit, UnitFlat& flat, bool is_first);
@@ -186,6 +187,8 @@ class Lowering {
   BufferId rows_of(BufferId whole, std::size_t micro_batch);
   void loss_chunks();
   void cross_entropy(const Origin& from, std::int64_t rows, BufferId logits, BufferId labels);
+  void compiled_cross_entropy(const Origin& from, std::int64_t rows, BufferId logits,
+                              BufferId labels);
   void gather_hidden();
   void reduce_hidden();
   bool shares_tokens() const {

@@ -39,6 +39,7 @@ struct RunFile {
   std::optional<bool> fp8_param_gather;
   std::optional<DType> reduce_dtype;
   std::optional<bool> compile;
+  std::optional<bool> compile_loss;
   std::optional<std::string> attention_kernel;
   std::optional<std::int64_t> devices;
   std::optional<std::int64_t> expert_parallel;
@@ -62,6 +63,7 @@ struct RunFile {
   std::optional<std::int64_t> zero;
   std::optional<std::int64_t> shard_ranks;
   std::optional<bool> reshard_after_forward;
+  std::optional<bool> memory_efficient_linear;
   std::optional<std::int64_t> pack_length;
   std::optional<LengthDistribution> sample_length;
   std::optional<std::string> sample_lengths;
@@ -168,6 +170,9 @@ struct RunFile {
                   "Of gradients when they are reduced: bf16 or fp32 (default: the engine's)");
     archive.field("compile", compile,
                   "false: norms, rotary angles and activations run op by op (default true)");
+    archive.field("compile_loss", compile_loss,
+                  "true: the loss is compiled too and no logits are widened in memory (default "
+                  "false)");
     archive.field(
         "attention_kernel", attention_kernel,
         "Library of attention, such as flash2, flash3 or cudnn; unfused keeps scores as tensors "
@@ -209,6 +214,9 @@ struct RunFile {
         .at_most(2'000'000);
     archive.field("reshard_after_forward", reshard_after_forward,
                   "false: layers stay gathered until their backward (default true)");
+    archive.field("memory_efficient_linear", memory_efficient_linear,
+                  "false: products keep what was gathered until their backward pass, though it is "
+                  "gathered again (default true)");
     archive.field("pack_length", pack_length, "Tokens of one pack (default 4096)")
         .at_least(2)
         .at_most(16'777'216);

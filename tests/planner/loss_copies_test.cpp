@@ -43,6 +43,10 @@ TEST(LossCopies, OfPyTorchAreLogitsTheirSoftmaxAndGradientInFp32) {
   EXPECT_NEAR(copies(schedule_of("torchtitan")), 3 * 4, little);
 }
 
+TEST(LossCopies, OfACompiledLossAreLogitsAndGradientIn16Bits) {
+  EXPECT_NEAR(copies(schedule_of("torchtitan", {{"compile_loss", "true"}})), 2 * 2, little);
+}
+
 TEST(LossCopies, OfATracedGraphAreExponentialsToo) {
   EXPECT_NEAR(copies(schedule_of("simple_fsdp")), 4 * 4, little);
 }

@@ -33,7 +33,7 @@ struct Case {
         "sample {} accumulation {} recompute {} swap {} chunk {} {} {} compiled {} drops {} "
         "tp {} tokens shared {} in pieces {} zero {} pp {} of {} fp8 {} {} gathered {} "
         "pairs {} attention fused {} dropped {} offloaded {} state on the host {} weights {} "
-        "exchanges overlap {}",
+        "exchanges overlap {} references {} loss compiled {}",
         strategy.engine, model.model_type, model.num_hidden_layers, model.tie_word_embeddings,
         strategy.ranks, strategy.expert_parallel,
         dispatch_names[static_cast<std::size_t>(strategy.dispatch)], strategy.sequence_parallel,
@@ -49,7 +49,7 @@ struct Case {
         fp8_recipe_names[static_cast<std::size_t>(strategy.fp8_recipe)], strategy.gathers_fp8,
         strategy.expert_parallel_overlap, strategy.fuses_attention, model.has_attention_dropout,
         strategy.offload_share, strategy.offloads_optimizer, strategy.offloads_parameters,
-        strategy.communication_overlap);
+        strategy.communication_overlap, !strategy.memory_efficient_linear, strategy.compiles_loss);
   }
 };
 
@@ -191,7 +191,10 @@ inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& 
                        s.compute_dtype == DType::bf16 && random() % 3 == 0;
   draw_transformer_engine(random, engine, s);
   s.reshards_layers = random() % 3 > 0;
+  s.memory_efficient_linear = !engine.may_keep_references || s.zero < 3 || random() % 2 == 0;
   s.is_compiled = !engine.has_eager_kernels || random() % 2 == 0;
+  s.compiles_loss =
+      engine.may_compile_loss && s.is_compiled && s.tensor_parallel == 1 && random() % 2 == 0;
   s.reduce_dtype = random() % 2 == 0 ? DType::bf16 : DType::fp32;
   if (engine.drops_by_op)
     for (std::size_t op = 0; op < recompute_op_names.size(); ++op)

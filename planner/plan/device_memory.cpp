@@ -9,11 +9,19 @@ Bytes value_of(const std::optional<Sourced<Bytes>>& bytes) {
   return bytes ? bytes->value : Bytes(0);
 }
 
+// Of an exchange between each pair of `ranks`; profiles say it of eight, and of more we take as
+// much.
+Bytes memory_of_pairs(const Profile& profile, std::int64_t ranks) {
+  constexpr std::int64_t peers_of_eight = 7;
+  const Bytes of_eight = value_of(profile.all_to_all_memory);
+  return Bytes(of_eight.value * std::min(ranks - 1, peers_of_eight) / peers_of_eight);
+}
+
 Bytes memory_of(const Profile& profile, const std::vector<CommunicatorUse>& all) {
   Bytes sum;
   for (const CommunicatorUse& one : all) {
     sum += value_of(profile.communicator_memory);
-    if (one.exchanges) sum += value_of(profile.all_to_all_memory);
+    if (one.exchanges) sum += memory_of_pairs(profile, one.group.size);
   }
   return sum;
 }

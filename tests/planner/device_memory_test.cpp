@@ -47,6 +47,17 @@ TEST(Communicators, OfExpertsExchangeAllToAll) {
   EXPECT_EQ(std::ranges::find_if(all, &CommunicatorUse::exchanges)->group, (GroupShape{8, 1}));
 }
 
+// Ulysses exchanges heads between each pair of ranks.
+TEST(Communicators, OfExchangesGrowWithTheRanksThatARankIsConnectedTo) {
+  const auto memory_of = [](const char* ranks) {
+    const Flags more = {{"expert_parallel", "1"}, {"sequence_parallel", ranks}};
+    return estimate(plan_of(with(moe, more))).device.communicators.value;
+  };
+  const std::int64_t two = memory_of("2"), four = memory_of("4"), eight = memory_of("8");
+  EXPECT_GT(four, two);
+  EXPECT_NEAR(static_cast<double>(eight - four) / static_cast<double>(four - two), 2, 1e-6);
+}
+
 TEST(DeviceMemory, IsTheSumOfItsParts) {
   const Plan plan = plan_of(with(moe, {{"expert_parallel", "8"}}));
   const Estimate answer = estimate(plan);

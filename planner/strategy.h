@@ -33,6 +33,7 @@ struct Strategy {
   std::int64_t tensor_parallel = 1;      ///< ranks that share each product, adjacent
   bool tensor_sequence_parallel = true;  ///< those ranks share norms and residuals by tokens
   bool tensor_parallel_overlap = false;  ///< their exchanges run in pieces beside products
+  bool communication_overlap = true;     ///< else exchanges run alone, see Lowering::lane_of
   std::int64_t pipeline_parallel = 1;    ///< stages, each of layers of its own on ranks of its own
   std::int64_t virtual_stages = 1;       ///< chunks of layers of a stage: interleaved 1F1B
   double offload_share = 0;  ///< of what a chunk keeps, in host memory until its backward pass
@@ -47,9 +48,10 @@ struct Strategy {
   std::int64_t intra_layer_micro_batches = 1;  ///< packs that go through each layer in lock-step
   std::int64_t shard_ranks = 0;  ///< ranks that parameters are split over, repeated; 0: all (HSDP)
   bool reshards_layers = true;   ///< gathers a layer again for its backward pass
-  std::int64_t recompute_layers = 0;  ///< the first so many layers
-  RecomputeOps recompute_ops = {};    ///< of those layers
-  std::int64_t swap_layers = 0;       ///< the first so many layers; never more than recomputed
+  bool memory_efficient_linear = true;  ///< else what was gathered is only referenced meanwhile
+  std::int64_t recompute_layers = 0;    ///< the first so many layers
+  RecomputeOps recompute_ops = {};      ///< of those layers
+  std::int64_t swap_layers = 0;         ///< the first so many layers; never more than recomputed
   Optimizer optimizer = Optimizer::adamw;
   bool swaps_optimizer = false;      ///< AdamW's two moments wait in host memory
   bool offloads_optimizer = false;   ///< weights and moments in fp32 are the host's, and the update
@@ -61,6 +63,7 @@ struct Strategy {
   bool gathers_fp8 = false;          ///< below stage 3 of ZeRO: 8-bit weights, not 16-bit ones
   DType reduce_dtype = DType::fp32;  ///< of gradients on the wire
   bool is_compiled = true;           ///< see GraphOptions
+  bool compiles_loss = false;        ///< of logits in 16 bits, widened where they are read
   bool fuses_attention = true;       ///< see GraphOptions; else samples are equally long
 
   bool operator==(const Strategy&) const = default;

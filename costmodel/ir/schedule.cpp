@@ -39,7 +39,7 @@ std::vector<CommunicatorUse> communicators(const Schedule& schedule) {
     auto found = std::ranges::find_if(
         result, [&](const CommunicatorUse& of) { return of.lane == op.lane && of.group == group; });
     if (found == result.end()) found = result.insert(found, {op.lane, group});
-    found->exchanges |= work.kernel == Kernel::all_to_all;
+    found->exchanges |= work.kernel == Kernel::all_to_all || work.kernel == Kernel::exchange_heads;
   }
   return result;
 }

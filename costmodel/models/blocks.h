@@ -287,7 +287,8 @@ class DenseHalf {
 ///
 /// Experts that every token goes to are one dense ffn beside; they run while rows come back.
 ///
-/// Assumes: dropless routing; rows_received is what the data decides; scores by sigmoid or softmax,
+/// Assumes: dropless routing; rows_received is what the data decides; weights of rows that are sent
+///          beside them cost nothing; scores by sigmoid or softmax,
 ///          with or without groups, cost the same
 /// Source:  Qwen3 technical report 2025, §2; facts of the exchange: GShard 2020, §3.2
 class RoutedHalf {
@@ -320,6 +321,7 @@ class RoutedHalf {
   ValueId dispatch_gathered_backward(ValueId d_rows);
   std::int64_t copies() const;
   void combine_backward();
+  ValueId unpermute_backward();
   ValueId dispatch_backward(ValueId d_rows);
 
   BlockWriter& write_;

@@ -81,7 +81,10 @@ struct GraphOptions {
   std::int64_t longest_fused_softmax = 0;  ///< tokens of a sample; of longer ones it is op by op
   bool repeats_key_heads = false;  ///< before attention, for kernels that know no groups of heads
   bool fuses_gate_up = true;       ///< of a dense SwiGLU: one product for both
-  bool fuses_swiglu = true;        ///< of that product; else halves of it go through two kernels
+  /// What the router gave a row weighs its activation, so that no backward pass reads what experts
+  /// made of it; else it weighs that.
+  bool weighs_activations = false;
+  bool fuses_swiglu = true;  ///< of that product; else halves of it go through two kernels
   /// Norms, rotary angles and activations are one kernel each; else op by op: see
   /// use_eager_kernels().
   bool is_compiled = true;

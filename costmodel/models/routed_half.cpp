@@ -250,7 +250,12 @@ void RoutedHalf::forward() {
   act_ = write_.value({rows(), F_, 1});
   write_.forward(Kernel::grouped_matmul, "experts.gate_up", {rows(), 2 * F_, E_, X_ / ep_},
                  {expert_input_, w13_, received_counts_}, {gate_up_});
-  write_.forward(Kernel::swiglu, "experts.activation", {rows(), F_}, {gate_up_}, {act_});
+  if (options_.weighs_activations) {
+    write_.forward(Kernel::swiglu, "experts.activation", {rows(), F_}, {gate_up_, weights_},
+                   {act_});
+  } else {
+    write_.forward(Kernel::swiglu, "experts.activation", {rows(), F_}, {gate_up_}, {act_});
+  }
   combine();
 }
 
@@ -285,8 +290,25 @@ void RoutedHalf::experts_backward() {
   d_gate_up_ = write_.value({rows(), 2 * F_, 1});
   write_.backward(Kernel::grouped_matmul_input_backward, "experts.down", {rows(), E_, F_, X_ / ep_},
                   {d_out_, w2_, received_counts_}, {d_act});
-  write_.backward(Kernel::swiglu_backward, "experts.activation", {rows(), F_}, {d_act, gate_up_},
-                  {d_gate_up_});
+  if (options_.weighs_activations) {
+    write_.backward(Kernel::swiglu_backward, "experts.activation", {rows(), F_},
+                    {d_act, gate_up_, weights_}, {d_gate_up_, d_weights_});
+  } else {
+    write_.backward(Kernel::swiglu_backward, "experts.activation", {rows(), F_}, {d_act, gate_up_},
+                    {d_gate_up_});
+  }
+}
+
+// What a token's rows get of its gradient, and their weights where they weighed these rows.
+ValueId RoutedHalf::unpermute_backward() {
+  const ValueId d_returned = write_.value({T_ * top_k_, E_, 1});
+  if (options_.weighs_activations) {
+    write_.backward(Kernel::permute, "combine", {T_, E_, top_k_}, {v_.dy, order_}, {d_returned});
+  } else {
+    write_.backward(Kernel::unpermute_backward, "combine", {T_, E_, top_k_},
+                    {v_.dy, returned_, order_, weights_}, {d_returned, d_weights_});
+  }
+  return d_returned;
 }
 
 // From the gradient of the layer's output to that of the experts' output.
@@ -294,12 +316,7 @@ void RoutedHalf::combine_backward() {
   if (gathers_tokens()) return combine_gathered_backward();
   const std::int64_t sent = sends_copies() ? copies() : T_ * top_k_;
   d_weights_ = write_.value({T_, top_k_, 1}, DType::fp32);
-  ValueId d_returned = v_.dy;
-  if (!sends_copies()) {
-    d_returned = write_.value({sent, E_, 1});
-    write_.backward(Kernel::unpermute_backward, "combine", {T_, E_, top_k_},
-                    {v_.dy, returned_, order_, weights_}, {d_returned, d_weights_});
-  }
+  const ValueId d_returned = sends_copies() ? v_.dy : unpermute_backward();
   d_out_ = d_returned;
   if (ep_ == 1) return;
   const Extent arriving = sends_copies() ? Extent(sent) : rows();
@@ -308,7 +325,7 @@ void RoutedHalf::combine_backward() {
   write_.backward(Kernel::all_to_all, "combine", {sent, arriving, E_},
                   {d_returned, counts_, received_counts_}, {received}, Lane::expert);
   if (options_.hides_exchange) router_backward();
-  if (sends_copies()) {
+  if (sends_copies() && !options_.weighs_activations) {
     write_.backward(Kernel::regroup, "combine", {rows(), E_, ep_, X_ / ep_},
                     {received, received_counts_, returned_, weights_}, {d_out_, d_weights_});
   } else {

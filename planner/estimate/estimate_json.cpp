@@ -42,8 +42,11 @@ Json strategy_json(const Plan& plan) {
        {"fp8_param_gather", s.gathers_fp8},
        {"tensor_parallel_overlap", s.tensor_parallel_overlap},
        {"expert_parallel_overlap", s.expert_parallel_overlap},
+       {"communication_overlap", s.communication_overlap},
+       {"memory_efficient_linear", s.memory_efficient_linear},
        {"reduce_dtype", name(s.reduce_dtype)},
        {"compile", s.is_compiled},
+       {"compile_loss", s.compiles_loss},
        {"attention_kernel", kernel ? Json(*kernel) : Json()}});
 }
 

@@ -61,10 +61,13 @@ std::string layout_text(const Strategy& s) {
   if (s.replicas() > 1)
     text += fmt::format(", {} replicas of {} shards", s.replicas(), s.shard_ranks);
   if (!s.reshards_layers) text += ", layers stay gathered";
+  if (!s.memory_efficient_linear) text += ", products keep what was gathered";
   if (const EngineRules* rules = engine_named(s.engine);
       rules != nullptr && s.reduce_dtype != rules->reduce_dtype)
     text += fmt::format(", gradients reduced in {}", name(s.reduce_dtype));
   if (!s.is_compiled) text += ", op by op";
+  if (s.compiles_loss) text += ", loss compiled";
+  if (!s.communication_overlap) text += ", no exchange overlaps";
   if (s.expert_parallel_overlap) text += ", micro-steps in pairs";
   if (s.intra_layer_micro_batches > 1)
     text += fmt::format(", {} packs in lock-step", s.intra_layer_micro_batches);

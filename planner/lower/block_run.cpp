@@ -129,7 +129,7 @@ void Lowering::emit(PreparedOp& op, const BlockRun& run, std::span<const OpId> a
   if (!op.is_known) know(op, run);
   const std::span<const BufferId> all(operands_);
   const std::int16_t lock_step = micro_batches_.size() > 1 ? run.micro_batch : std::int16_t{-1};
-  build_.add(work_of(op, adds_product), {graph.lane,
+  build_.add(work_of(op, adds_product), {lane_of(graph.lane),
                                          {run.phase, graph.part, run.layer, lock_step},
                                          all.first(n_inputs),
                                          all.subspan(n_inputs),

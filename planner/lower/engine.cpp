@@ -7,11 +7,14 @@
 namespace xt {
 namespace {
 
-constexpr std::array<EngineRules, 17> rows = {
-    xt_run(),    xtuner_v1(),      torchtitan(), simple_fsdp(),   maxtext(),
-    fsdp1(),     fsdp1_autocast(), megatron(),   megatron_fsdp(), megatron_deepspeed(),
-    deepspeed(), colossalai(),     mindspeed(),  mindformers(),   nanotron(),
-    internevo(), internevo_fsdp()};
+constexpr std::array<EngineRules, 19> rows = {
+    xt_run(),        xtuner_v1(),          torchtitan(),
+    accelerate(),    simple_fsdp(),        maxtext(),
+    fsdp1(),         fsdp1_autocast(),     megatron(),
+    megatron_fsdp(), megatron_deepspeed(), deepspeed(),
+    colossalai(),    mindspeed(),          mindspeed_fsdp(),
+    mindformers(),   nanotron(),           internevo(),
+    internevo_fsdp()};
 
 }  // namespace
 

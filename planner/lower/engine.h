@@ -40,6 +40,7 @@ struct EngineRules {
   bool hides_exchange = true;              ///< see GraphOptions
   bool fuses_gate_up = true;               ///< see GraphOptions
   bool fuses_swiglu = true;                ///< see GraphOptions
+  bool weighs_activations = false;         ///< see GraphOptions
   bool repeats_key_heads = false;          ///< see GraphOptions
   bool has_unfused_attention = false;      ///< can make scores tensors: see GraphOptions
   std::int64_t longest_fused_softmax = 0;  ///< see GraphOptions
@@ -61,15 +62,18 @@ struct EngineRules {
   bool splits_tensors = false;             ///< tensor parallelism
   bool splits_tensors_of_experts = false;  ///< also in models with experts, which stay whole
   bool overlaps_tensor_parallel = false;   ///< see GraphOptions
+  bool may_overlap_nothing = false;        ///< see Strategy::communication_overlap
   bool copies_shared_tokens = false;       ///< see GraphOptions
   bool has_pipelines = false;              ///< stages of layers, see lower/pipeline.h
   bool interleaves_chunks = false;         ///< of a stage, where it has several
   bool offloads_chunks = false;            ///< keeps some of a chunk on the host: lower/offload.cpp
   bool splits_transfers = false;           ///< tensor parallel ranks send a part each to a stage
-  bool reduces_at_end = false;  ///< gradients, when nothing is left to compute: lower/stages.cpp
-  std::int64_t least_zero = 3;  ///< the lowest stage of ZeRO, see lower/stages.cpp
-  std::int64_t most_zero = 3;   ///< the highest one
+  bool reduces_at_end = false;   ///< gradients, when nothing is left to compute: lower/stages.cpp
+  std::int64_t least_zero = 3;   ///< the lowest stage of ZeRO, see lower/stages.cpp
+  std::int64_t most_zero = 3;    ///< the highest one
+  bool keeps_only_sums = false;  ///< at stage 1 a single micro-step's gradients are split
   bool keeps_narrow_shards = false;      ///< 16-bit weights beside fp32 ones; gradients as reduced
+  bool may_keep_references = false;      ///< see Strategy::memory_efficient_linear
   bool keeps_gradient_shards = false;    ///< at stage 3, from step to step
   bool sums_from_zero = false;           ///< kept gradients are cleared, and all micro-steps add
   bool accumulates_in_products = false;  ///< products of weight gradients add to them
@@ -79,6 +83,9 @@ struct EngineRules {
   bool gathers_in_forward = false;  ///< updated weights behind the next forward, not the update
   bool chunks_loss = true;          ///< else lm_head and loss are whole
   LossKind loss = LossKind::in_place;
+  bool may_compile_loss = false;      ///< see Strategy::compiles_loss
+  bool sums_loss_op_by_op = false;    ///< over tensor ranks, whose sums part it into ops
+  bool pools_narrow_logits = false;   ///< their room is of no use to what is in fp32
   bool updates_op_by_op = false;      ///< AdamW without a fused kernel
   bool updates_all_at_once = false;   ///< op by op, each over all parameters
   bool updates_on_host = false;       ///< can leave weights, moments and the update to the host
@@ -111,6 +118,13 @@ void xtuner_v1_workspaces(const Work& work, std::vector<WorkspaceSpec>& list);
 ///
 /// Source:  PyTorch, log_softmax and its backward are not in place
 void torchtitan_workspaces(const Work& work, std::vector<WorkspaceSpec>& list);
+
+/// Temporaries of the same where each op of it has a tensor of its own: also exponentials.
+///
+/// Source:  PyTorch, torch/_decomp/decompositions.py, nll_loss_backward and
+///          _log_softmax_backward_data, as torchtitan's graph_trainer/decompositions.py applies
+///          them
+void decomposed_workspaces(const Work& work, std::vector<WorkspaceSpec>& list);
 
 /// Temporaries of nanotron's cross-entropy: logits less their largest, in fp32.
 ///

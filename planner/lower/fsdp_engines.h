@@ -90,8 +90,35 @@ constexpr EngineRules torchtitan() {
   rules.interleaves_chunks = true;
   rules.sums_from_zero = true;
   rules.loss = LossKind::fp32_whole;
+  rules.may_compile_loss = true;    // components/loss.py
+  rules.sums_loss_op_by_op = true;  // PyTorch, distributed/tensor/parallel/loss.py
   rules.reduce_dtype = DType::fp32;
   rules.workspaces = torchtitan_workspaces;
+  return rules;
+}
+
+/// Source: Hugging Face accelerate, utils/dataclasses.py, set_mixed_precision, whose gradients are
+/// reduced as they are computed; PyTorch, c10/cuda/CUDACachingAllocator.cpp, which gives a large
+/// tensor a segment of its own unless segments are expandable, as torchtitan's run_train.sh asks
+/// for and TRL does not; all else is of `torchtitan`
+constexpr EngineRules accelerate() {
+  EngineRules rules = torchtitan();
+  rules.name = "accelerate";
+  rules.summary = "Hugging Face transformers and accelerate on FSDP2";
+  rules.has_pipelines = rules.may_compile_loss = false;
+  rules.pools_narrow_logits = true;
+  rules.reduce_dtype = DType::bf16;
+  return rules;
+}
+
+/// Source: MindSpeed (Ascend), mindspeed/fsdp, whose units are the modules that fsdp_plan names;
+/// MindSpeed-LLM names embedding and head too; all else is of `torchtitan`
+constexpr EngineRules mindspeed_fsdp() {
+  EngineRules rules = torchtitan();
+  rules.name = "mindspeed_fsdp";
+  rules.summary = "MindSpeed-LLM on FSDP2: embedding and head are units of their own";
+  rules.keeps_root = false;
+  rules.has_pipelines = rules.may_compile_loss = false;
   return rules;
 }
 
@@ -113,6 +140,8 @@ constexpr EngineRules simple_fsdp() {
   rules.has_fp8_products = false;
   rules.splits_context = false;
   rules.has_pipelines = false;
+  rules.sums_loss_op_by_op = rules.may_compile_loss = false;
+  rules.workspaces = decomposed_workspaces;
   return rules;
 }
 

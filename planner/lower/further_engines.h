@@ -26,12 +26,14 @@ constexpr EngineRules megatron() {
   rules.keeps_attended = true;     // core/transformer/attention.py, checkpointed core attention
   rules.pairs_micro_steps = true;  // core/pipeline_parallel/combined_1f1b.py
   rules.splits_tensors_of_experts = true;
+  rules.weighs_activations = true;      // core v0.12, transformer/moe/experts.py, permuted_probs
   rules.has_unfused_attention = true;   // core/transformer/dot_product_attention.py
   rules.longest_fused_softmax = 16384;  // core/fusions/fused_softmax.py
   rules.has_pipelines = true;           // core/pipeline_parallel/schedules.py
   rules.interleaves_chunks = true;
   rules.offloads_chunks = true;  // its fork kwai/Megatron-Kwai, core/pipeline_parallel/offload.py
   rules.overlaps_tensor_parallel = true;  // core/tensor_parallel/layers.py, backward of its linear
+  rules.may_overlap_nothing = true;       // core/distributed, overlap_grad_reduce and the like off
   rules.has_fp8_products = true;
   rules.has_transformer_engine = true;  // core/extensions/transformer_engine.py
   rules.least_zero = 0;
@@ -53,7 +55,7 @@ constexpr EngineRules megatron_fsdp() {
   EngineRules rules = megatron();
   rules.name = "megatron_fsdp";
   rules.summary = "Megatron-LM's own FSDP: layers as in megatron, weights split too";
-  rules.has_pipelines = rules.offloads_chunks = false;
+  rules.has_pipelines = rules.offloads_chunks = rules.may_overlap_nothing = false;
   rules.pairs_micro_steps = false;
   rules.copies_gradients = true;
   rules.keeps_root = true;
@@ -98,7 +100,10 @@ constexpr EngineRules megatron_deepspeed() {
 /// Source: DeepSpeed, runtime/zero/stage_1_and_2.py, runtime/zero/stage3.py and
 /// partitioned_param_coordinator.py, which gathers ahead; runtime/bf16_optimizer.py; models of
 /// Hugging Face transformers, eager, whose loss widens all logits. stage3.py has one buffer for
-/// gradients of all shards, grad_partitions_flat_buffer, which it never frees
+/// gradients of all shards, grad_partitions_flat_buffer, which it never frees; runtime/zero/
+/// partition_parameters.py, mem_efficient_linear, without which autograd's own reference keeps a
+/// weight's memory when a parameter lets go of it; ArcticTraining, whose checkpointed inputs of
+/// layers may wait on the host
 constexpr EngineRules deepspeed() {
   EngineRules rules;
   rules.name = "deepspeed";
@@ -106,7 +111,6 @@ constexpr EngineRules deepspeed() {
   rules.copies_gradients = true;
   rules.reduces_behind_gathers = true;
   rules.recomputes_whole_layer = true;
-  rules.swaps_dense = false;
   rules.hides_exchange = false;
   rules.fuses_gate_up = false;
   rules.has_eager_kernels = true;
@@ -115,7 +119,9 @@ constexpr EngineRules deepspeed() {
   rules.least_zero = 1;
   rules.keeps_narrow_shards = true;
   rules.keeps_gradient_shards = true;
-  rules.updates_on_host = true;  // runtime/zero/offload_config.py
+  rules.may_keep_references = true;
+  rules.pools_narrow_logits = true;  // as in accelerate()
+  rules.updates_on_host = true;      // runtime/zero/offload_config.py
   rules.loss = LossKind::fp32_whole;
   rules.workspaces = torchtitan_workspaces;
   return rules;
@@ -128,7 +134,7 @@ constexpr EngineRules mindspeed() {
   rules.name = "mindspeed";
   rules.summary = "MindSpeed: Megatron-LM on Ascend, gradients added by passes of their own";
   rules.has_fp8_products = rules.has_transformer_engine = false;
-  rules.pairs_micro_steps = rules.has_unfused_attention = false;
+  rules.pairs_micro_steps = rules.has_unfused_attention = rules.may_overlap_nothing = false;
   rules.offloads_chunks = false;
   rules.accumulates_in_products = false;
   return rules;
@@ -137,7 +143,8 @@ constexpr EngineRules mindspeed() {
 /// Source: MindSpore, documentation of optimizer parallelism: weights at rest are split, gathered
 /// behind the forward pass and gradients scattered; ccsrc/frontend/parallel/step_parallel.cc
 /// gathers behind the cast to 16 bits, so that gradients are reduced in them too; MindFormers,
-/// which accumulates by passes of their own
+/// which accumulates by passes of their own, in sums that are whole as gradient_accumulation_shard
+/// is off by default; a single micro-step has no sums
 constexpr EngineRules mindformers() {
   EngineRules rules = mindspeed();
   rules.name = "mindformers";
@@ -145,6 +152,8 @@ constexpr EngineRules mindformers() {
   rules.splits_context = false;
   rules.sends_copies = false;
   rules.splits_tensors_of_experts = false;
+  rules.weighs_activations = false;
+  rules.keeps_only_sums = true;
   rules.reduce_dtype = DType::bf16;
   return rules;
 }
@@ -226,6 +235,7 @@ constexpr EngineRules colossalai() {
   rules.summary = "Colossal-AI: stages 1 and 2 of ZeRO";
   rules.splits_sequences = false;
   rules.keeps_narrow_shards = false;
+  rules.may_keep_references = rules.swaps_dense = false;
   rules.updates_on_host = false;
   rules.most_zero = 2;
   return rules;
@@ -240,6 +250,7 @@ constexpr EngineRules maxtext() {
   rules.splits_tensors = false;
   rules.sends_copies = false;
   rules.reduce_dtype = DType::bf16;
+  rules.workspaces = torchtitan_workspaces;
   return rules;
 }
 

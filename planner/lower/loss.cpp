@@ -42,7 +42,26 @@ void Lowering::cross_entropy(const Origin& from, std::int64_t rows, BufferId log
         build_.view(sums, i * rows * width(DType::fp32), {rows, 1, 1}, DType::fp32);
     op({Kernel::all_reduce, DType::fp32, Group::tensor, {rows}}, from, {}, {sum}, Lane::expert);
   }
-  op(work, from, {labels, batch.valid_tokens, sums}, {logits, batch.loss});
+  if (!rules_.sums_loss_op_by_op) {
+    op(work, from, {labels, batch.valid_tokens, sums}, {logits, batch.loss});
+    return;
+  }
+  const BufferId exponentials = build_.transient(
+      {{rows, graph_.vocabulary, 1}, DType::fp32, MemoryCategory::workspace, Space::device});
+  op(work, from, {labels, batch.valid_tokens, sums}, {logits, batch.loss, exponentials});
+}
+
+// Logits are widened as they are read, and what autograd makes of them is as narrow as they are.
+//
+// Source: torchtitan, components/loss.py, where compile has the loss among its components
+void Lowering::compiled_cross_entropy(const Origin& from, std::int64_t rows, BufferId logits,
+                                      BufferId labels) {
+  const BatchBuffers batch = build_.draft().batch;
+  const Work work{Kernel::cross_entropy, graph_.dtype, Group::none, {rows, graph_.vocabulary}};
+  const std::array<BufferId, 2> inputs{labels, batch.valid_tokens};
+  const std::array<BufferId, 2> outputs{logits, batch.loss};
+  workspaces_.assign(1, {{rows, graph_.vocabulary, 1}, graph_.dtype});
+  build_.add({work, Lane::compute, from, inputs, outputs, workspaces_, {}});
 }
 
 // Hidden states of all tokens, where ranks that share lm_head have a part of them each.
@@ -104,25 +123,33 @@ void Lowering::autograd_loss_chunk(std::int16_t chunk, std::int64_t first, std::
   const std::int64_t E = graph_.width, V = graph_.vocabulary;
   const std::int64_t offset = first * E * width(graph_.dtype);
   const BatchBuffers& batch = build_.draft().batch;
-  const auto transient = [&](std::int64_t n, std::int64_t m, DType dtype) {
-    return build_.transient({{n, m, 1}, dtype, MemoryCategory::logits_and_loss, Space::device});
+  const auto transient = [&](std::int64_t n, std::int64_t m, DType dtype,
+                             Lane pool = Lane::compute) {
+    return build_.transient(
+        {{n, m, 1}, dtype, MemoryCategory::logits_and_loss, Space::device, Lane::compute, pool});
   };
+  const Lane apart = rules_.pools_narrow_logits ? Lane::expert : Lane::compute;
   const BufferId hidden = build_.view(hidden_, offset, {rows, E, 1}, graph_.dtype);
   const BufferId d_hidden = build_.view(d_hidden_, offset, {rows, E, 1}, graph_.dtype);
   const BufferId labels =
       build_.view(batch.labels, first * width(DType::int64), {rows, 1, 1}, DType::int64);
-  const BufferId narrow = transient(rows, V, graph_.dtype);
-  const BufferId logits = transient(rows, V, DType::fp32);
-  const BufferId d_logits = transient(rows, V, graph_.dtype);
+  const BufferId narrow = transient(rows, V, graph_.dtype, apart);
+  const bool is_narrow = strategy_.compiles_loss;
+  const BufferId logits = is_narrow ? narrow : transient(rows, V, DType::fp32);
+  const BufferId d_logits = is_narrow ? narrow : transient(rows, V, graph_.dtype, apart);
   const bool adds_chunks = rules_.loss == LossKind::fp32_chunks;
   const bool adds_apart =
       !adds_chunks && adds_gradients() && !rules_.accumulates_in_products && first == 0;
   const BufferId gradient =
       adds_chunks || adds_apart ? transient(V, E, graph_.dtype) : head_gradient_;
   op(Kernel::matmul, from, {rows, V, E}, {hidden, head_weight_}, {narrow});
-  cast(from, rows * V, narrow, logits);
-  cross_entropy(from, rows, logits, labels);
-  cast(from, rows * V, logits, d_logits);
+  if (is_narrow) {
+    compiled_cross_entropy(from, rows, logits, labels);
+  } else {
+    cast(from, rows * V, narrow, logits);
+    cross_entropy(from, rows, logits, labels);
+    cast(from, rows * V, logits, d_logits);
+  }
   op(Kernel::matmul_input_backward, from, {rows, V, E}, {d_logits, head_weight_}, {d_hidden});
   const bool is_added = !adds_chunks && !adds_apart && (first > 0 || adds_gradients());
   const OpId product =

@@ -71,6 +71,13 @@ Origin Lowering::origin(Phase phase, StepPart part, std::int16_t layer, std::int
   return {phase, static_cast<std::uint8_t>(step_parts_[i] - 1), layer, chunk};
 }
 
+// Exchanges that overlap nothing are ops of the compute lane.
+Lane Lowering::lane_of(Lane lane) const {
+  const bool exchanges =
+      lane == Lane::all_gather || lane == Lane::reduce_scatter || lane == Lane::expert;
+  return exchanges && !strategy_.communication_overlap ? Lane::compute : lane;
+}
+
 OpId Lowering::op(Kernel kernel, const Origin& from, std::initializer_list<Extent> extents,
                   std::initializer_list<BufferId> inputs, std::initializer_list<BufferId> outputs,
                   Lane lane, Group group, std::span<const OpId> after) {
@@ -87,7 +94,7 @@ OpId Lowering::op(const Work& work, const Origin& from, std::initializer_list<Bu
   workspaces_.clear();
   rules_.workspaces(work, workspaces_);
   return build_.add({work,
-                     lane,
+                     lane_of(lane),
                      from,
                      {inputs.begin(), inputs.size()},
                      {outputs.begin(), outputs.size()},
@@ -361,6 +368,7 @@ GraphOptions graph_options(const Strategy& strategy) {
   options.repeats_key_heads = rules->repeats_key_heads;
   options.fuses_gate_up = rules->fuses_gate_up;
   options.fuses_swiglu = rules->fuses_swiglu;
+  options.weighs_activations = rules->weighs_activations;
   options.is_compiled = strategy.is_compiled;
   options.fuses_attention = strategy.fuses_attention;
   if (!strategy.fuses_attention) options.sample_length = strategy.sample_length;

@@ -37,6 +37,7 @@ class Lowering {
   void gather_wide(const FsdpUnit& unit, UnitFlat& flat, Phase phase);
   void copy_out(FsdpUnit& unit, Phase phase);
   void release(FsdpUnit& unit);
+  void leave(FsdpUnit& unit);
   void open_gradients(FsdpUnit& unit, Phase phase);
   void reduce(FsdpUnit& unit, bool is_first);
   BufferId reduce_flat(const FsdpUnit& unit, UnitFlat& flat, bool is_first);
@@ -52,9 +53,15 @@ class Lowering {
 
   // stages.cpp: what ranks keep whole below stage 3 of ZeRO
   bool keeps_weights() const { return strategy_.zero < 3 || stage_ != nullptr; }
-  bool keeps_gradients() const { return strategy_.zero < 2 || stage_ != nullptr; }
+  bool keeps_gradients() const {
+    const bool scatters = rules_.keeps_only_sums && strategy_.gradient_accumulation == 1;
+    return strategy_.zero < (scatters ? 1 : 2) || stage_ != nullptr;
+  }
   bool defers_reductions() const { return strategy_.zero == 3 && stage_ != nullptr; }
-  bool gathers_in_forward() const { return rules_.gathers_in_forward || strategy_.zero == 3; }
+  bool gathers_in_forward() const {
+    return (rules_.gathers_in_forward && strategy_.communication_overlap) || strategy_.zero == 3;
+  }
+  bool reduces_at_end() const { return rules_.reduces_at_end || !strategy_.communication_overlap; }
   bool keeps_narrow_shards() const {
     return rules_.keeps_narrow_shards && graph_.dtype != DType::fp32;
   }
@@ -82,9 +89,11 @@ class Lowering {
   }
   void clear_gradients();
   void reduce_kept(const FsdpUnit& unit, UnitFlat& flat);
+  void reduce_whole(const FsdpUnit& unit, const UnitFlat& flat);
   void reduce_deferred();
   void all_reduce_kept(const FsdpUnit& unit, const UnitFlat& flat, Lane lane);
   void reduce_at_end();
+  void reduce_in_buckets();
   void reduce_bucket(std::span<UnitFlat* const> flats, std::int64_t elements);
   void reduce_over_tensor_ranks();
   void widen_gradient(const FsdpUnit& unit, UnitFlat& flat);
@@ -178,6 +187,8 @@ class Lowering {
   BufferId rows_of(BufferId whole, std::size_t micro_batch);
   void loss_chunks();
   void cross_entropy(const Origin& from, std::int64_t rows, BufferId logits, BufferId labels);
+  void compiled_cross_entropy(const Origin& from, std::int64_t rows, BufferId logits,
+                              BufferId labels);
   void gather_hidden();
   void reduce_hidden();
   bool shares_tokens() const {
@@ -237,6 +248,7 @@ class Lowering {
   bool keeps_gathered(const FsdpUnit& unit) const;
   bool keeps_root() const { return rules_.keeps_root && stage_ == nullptr; }
   std::int64_t group_size(Group group);
+  Lane lane_of(Lane lane) const;
   Lane pool(Lane stream) const { return rules_.pools_by_stream ? stream : Lane::compute; }
 
   const OpGraph& graph_;

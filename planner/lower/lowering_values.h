@@ -21,8 +21,9 @@ struct UnitFlat {
   std::int64_t adamw_elements = 0;  ///< of the shard, those that AdamW updates
   std::int32_t flat = 0;            ///< index into Schedule::flats
   BufferId gathered = no_buffer;
-  BufferId received = no_buffer;  ///< gathered, but not copied out yet
-  BufferId wide = no_buffer;      ///< in fp32, what `gathered` is a cast of
+  BufferId received = no_buffer;    ///< gathered, but not copied out yet
+  BufferId wide = no_buffer;        ///< in fp32, what `gathered` is a cast of
+  BufferId referenced = no_buffer;  ///< gathered for the forward pass and kept by its products
   BufferId gradient = no_buffer;
   BufferId gradient_shard = no_buffer;
   BufferId weights = no_buffer;     ///< in the graph's dtype, where every rank keeps them

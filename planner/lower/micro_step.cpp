@@ -69,7 +69,7 @@ void Lowering::layer_forward(std::int16_t layer) {
     if (is_recomputed(layer)) forget(block, values[m]);
   }
   kept_[i] = std::move(values);
-  if (!keeps_gathered(unit)) release(unit);
+  leave(unit);
 }
 
 // Drops what the backward pass will compute again; what the micro-batch brings is its own.

@@ -93,7 +93,7 @@ void Lowering::quantise(const FsdpUnit& unit, UnitFlat& flat, Phase phase) {
 
 // Brings what the other ranks updated.
 void Lowering::refresh(const FsdpUnit& unit, UnitFlat& flat, Phase phase) {
-  const Buffer& weights = build_.draft().buffer(flat.weights);
+  const Buffer weights = build_.draft().buffer(flat.weights);  // own_weights() adds a buffer
   op({Kernel::all_gather, weights.dtype, flat.group, {weights.shape[0]}},
      origin(phase, StepPart::all_gather, unit.layer), {own_weights(flat)}, {flat.weights},
      Lane::all_gather);
@@ -115,7 +115,8 @@ void Lowering::clear_gradients() {
 // ranks and broadcasts within the ranks of zero1; solver/optimizer/store.py, TensorBucket
 void Lowering::all_reduce_kept(const FsdpUnit& unit, const UnitFlat& flat, Lane lane) {
   const Group over = strategy_.replicas() > 1 ? Group::world : flat.reduces_over;
-  const Origin from = origin(Phase::backward, StepPart::all_reduce, unit.layer);
+  const Phase phase = reduces_at_end() ? Phase::reduce : Phase::backward;
+  const Origin from = origin(phase, StepPart::all_reduce, unit.layer);
   const std::int64_t n = flat.layout->elements;
   const DType dtype = strategy_.reduce_dtype;
   BufferId bucket = flat.gradient;
@@ -129,21 +130,25 @@ void Lowering::all_reduce_kept(const FsdpUnit& unit, const UnitFlat& flat, Lane 
 }
 
 void Lowering::reduce_kept(const FsdpUnit& unit, UnitFlat& flat) {
-  const Extent n = flat.layout->elements;
-  const DType dtype = strategy_.reduce_dtype;
   flat.gradient_shard = flat.gradient;
   if (is_split(flat))
-    flat.gradient_shard = build_.view(flat.gradient, 0, {flat.shard_elements, 1, 1}, dtype);
-  if (!is_last_ || rules_.reduces_at_end) return;
+    flat.gradient_shard =
+        build_.view(flat.gradient, 0, {flat.shard_elements, 1, 1}, strategy_.reduce_dtype);
+  if (is_last_ && !reduces_at_end()) reduce_whole(unit, flat);
+}
+
+void Lowering::reduce_whole(const FsdpUnit& unit, const UnitFlat& flat) {
   if (group_size(flat.reduces_over) * strategy_.replicas() == 1) return;
+  const DType dtype = strategy_.reduce_dtype;
   const Lane lane = rules_.reduces_behind_gathers ? Lane::all_gather : Lane::reduce_scatter;
   if (strategy_.zero == 0 || rules_.all_reduces_gradients) {
     all_reduce_kept(unit, flat, lane);
     return;
   }
-  op({Kernel::reduce_scatter, dtype, flat.reduces_over, {n}},
-     origin(Phase::backward, StepPart::reduce_scatter, unit.layer), {flat.gradient},
-     {flat.gradient_shard}, lane);
+  const Phase phase = reduces_at_end() ? Phase::reduce : Phase::backward;
+  op({Kernel::reduce_scatter, dtype, flat.reduces_over, {flat.layout->elements}},
+     origin(phase, StepPart::reduce_scatter, unit.layer), {flat.gradient}, {flat.gradient_shard},
+     lane);
 }
 
 // Stages of FSDP2 reduce nothing before their last micro-batch is through all of a chunk.
@@ -180,10 +185,17 @@ void Lowering::reduce_bucket(std::span<UnitFlat* const> flats, std::int64_t elem
   });
 }
 
-// Source: DeepSpeed, runtime/engine.py, buffered_allreduce_fallback, with the bucket of a pipeline
+// Source: Megatron-LM, core/distributed/finalize_model_grads.py, where nothing overlaps
 void Lowering::reduce_at_end() {
+  if (rules_.reduces_at_end) return reduce_in_buckets();
+  if (!reduces_at_end()) return;
+  for (FsdpUnit& unit : units_)
+    for (const UnitFlat& flat : unit.flats) reduce_whole(unit, flat);
+}
+
+// Source: DeepSpeed, runtime/engine.py, buffered_allreduce_fallback, with the bucket of a pipeline
+void Lowering::reduce_in_buckets() {
   constexpr std::int64_t bucket_elements = 500'000'000;
-  if (!rules_.reduces_at_end) return;
   std::vector<UnitFlat*> bucket;
   std::int64_t elements = 0;
   const auto flush = [&] {

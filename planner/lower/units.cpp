@@ -163,9 +163,21 @@ void Lowering::release(FsdpUnit& unit) {
   };
   for (UnitFlat& flat : unit.flats) {
     hold(flat.wide);
+    hold(flat.referenced);
     flat.gathered = flat.quantised == no_buffer ? flat.weights : flat.quantised;
     if (transposes_gathered(flat)) hold(flat.transposed);
   }
+}
+
+// Gives up a layer behind its forward pass, all but what its products still reference. A layer that
+// is recomputed leaves none behind.
+void Lowering::leave(FsdpUnit& unit) {
+  if (keeps_gathered(unit)) return;
+  std::vector<BufferId> gathered;
+  for (const UnitFlat& flat : unit.flats) gathered.push_back(flat.gathered);
+  release(unit);
+  if (strategy_.memory_efficient_linear || strategy_.zero < 3 || is_recomputed(unit.layer)) return;
+  for (std::size_t i = 0; i < gathered.size(); ++i) unit.flats[i].referenced = gathered[i];
 }
 
 void Lowering::open_gradients(FsdpUnit& unit, Phase phase) {

@@ -115,6 +115,12 @@ void torchtitan_workspaces(const Work& work, std::vector<WorkspaceSpec>& list) {
     list.push_back({{work.extents[0], work.extents[1], 1}, DType::fp32});
 }
 
+void decomposed_workspaces(const Work& work, std::vector<WorkspaceSpec>& list) {
+  torchtitan_workspaces(work, list);
+  if (work.kernel == Kernel::cross_entropy)
+    list.push_back({{work.extents[0], work.extents[1], 1}, DType::fp32});
+}
+
 void nanotron_workspaces(const Work& work, std::vector<WorkspaceSpec>& list) {
   if (work.kernel == Kernel::cross_entropy)
     list.push_back({{work.extents[0], work.extents[1], 1}, DType::fp32});

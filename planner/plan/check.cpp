@@ -107,6 +107,7 @@ void Checks::check_engine() {
   check_kernels(plan_, rules_, request_);
   check_transformer_engine(plan_, rules_, request_);
   check_pairs(plan_, rules_, request_);
+  check_overlap(plan_, rules_, request_);
   check_offload(plan_, rules_, request_);
   check_attention(plan_, rules_, request_);
   check_context();
@@ -321,6 +322,9 @@ void Checks::check_zero() {
     request_.problem(from_.compute_dtype ? "compute_dtype" : "zero",
                      "below stage 3 weights are kept in 16 bits beside those in fp32",
                      "set compute_dtype to bf16");
+  if (!s.memory_efficient_linear && (!rules_.may_keep_references || s.zero < 3))
+    request_.problem("memory_efficient_linear", "only stage 3 of deepspeed may keep references",
+                     "leave it out");
   if (s.zero < 3 && from_.reshard_after_forward)
     request_.problem("reshard_after_forward", "below stage 3 of ZeRO all ranks have all weights");
 }

@@ -18,6 +18,9 @@ void check_kernels(const Plan& plan, const EngineRules& rules, Request& request)
 /// The same of exchanges of rows behind another micro-step.
 void check_pairs(const Plan& plan, const EngineRules& rules, Request& request);
 
+/// The same of steps in which no exchange overlaps anything.
+void check_overlap(const Plan& plan, const EngineRules& rules, Request& request);
+
 /// The same of weights, moments and updates on the host.
 void check_offload(const Plan& plan, const EngineRules& rules, Request& request);
 

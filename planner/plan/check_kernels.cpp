@@ -10,6 +10,9 @@ void check_kernels(const Plan& plan, const EngineRules& rules, Request& request)
   if (!s.is_compiled && !rules.has_eager_kernels)
     request.problem("compile", fmt::format("{} has fused kernels only", rules.name),
                     "engine torchtitan also runs op by op");
+  if (s.compiles_loss && (!rules.may_compile_loss || !s.is_compiled || s.tensor_parallel > 1))
+    request.problem("compile_loss", "only torchtitan compiles its loss, where it compiles layers",
+                    "leave it out; tensor parallel ranks share a loss that is not compiled");
   if (!s.recompute_ops.is_all() && !rules.drops_by_op)
     request.problem("recompute_ops", fmt::format("{} recomputes whole layers", rules.name),
                     "engine torchtitan can recompute some ops of a layer");

@@ -43,10 +43,14 @@ struct DeviceMemory {
 /// and so much in the pools of its streams, each at its own: see pooled_peak(). It has
 /// `further_communicators` beside those of the schedule.
 ///
+/// Where the median run has no room for all that pools hold, they hold less, down to what is
+/// allocated at once and its fragments.
+///
 /// Assumes: a communicator's buffers exist from the first step on and are never given back; the
-///          context is as large whatever runs
+///          context is as large whatever runs; what an exchange takes grows with the ranks that a
+///          rank is connected to, up to eight
 /// Source:  NCCL issue 986: buffers are of a communicator, and do not grow with ranks beyond two
-///          nodes
+///          nodes; PyTorch, c10/cuda/CUDACachingAllocator.cpp, release_cached_blocks
 DeviceMemory device_memory(const Profile& profile, const Schedule& schedule, Bytes allocated,
                            Bytes pooled, std::int64_t further_communicators = 0);
 

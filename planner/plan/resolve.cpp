@@ -127,9 +127,11 @@ void Resolver::choose_counts() {
   s.tensor_parallel = from_.tensor_parallel.value_or(1);
   s.tensor_sequence_parallel = from_.tensor_sequence_parallel.value_or(true);
   s.tensor_parallel_overlap = from_.tensor_parallel_overlap.value_or(false);
+  s.communication_overlap = from_.communication_overlap.value_or(true);
   s.pipeline_parallel = from_.pipeline_parallel.value_or(1);
   s.virtual_stages = from_.virtual_stages.value_or(1);
   s.offload_share = from_.offload_share.value_or(0);
+  s.memory_efficient_linear = from_.memory_efficient_linear.value_or(true);
   s.zero = from_.zero.value_or(rules_->most_zero);
   s.shard_ranks = from_.shard_ranks.value_or(0) == s.ranks ? 0 : from_.shard_ranks.value_or(0);
   plan_.seed = from_.seed.value_or(0);
@@ -144,6 +146,7 @@ void Resolver::choose_counts() {
   s.compute_dtype = from_.compute_dtype.value_or(rules_->compute_dtype);
   s.reduce_dtype = from_.reduce_dtype.value_or(rules_->reduce_dtype);
   s.is_compiled = from_.compile.value_or(true);
+  s.compiles_loss = from_.compile_loss.value_or(false);
   s.recompute_ops = from_.recompute_ops.value_or(RecomputeOps{});
 }
 

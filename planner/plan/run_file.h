@@ -40,6 +40,7 @@ struct RunFile {
   std::optional<bool> fp8_param_gather;
   std::optional<DType> reduce_dtype;
   std::optional<bool> compile;
+  std::optional<bool> compile_loss;
   std::optional<std::string> attention_kernel;
   std::optional<std::int64_t> devices;
   std::optional<std::int64_t> expert_parallel;
@@ -56,12 +57,14 @@ struct RunFile {
   std::optional<bool> tensor_sequence_parallel;
   std::optional<bool> tensor_parallel_across_nodes;
   std::optional<bool> tensor_parallel_overlap;
+  std::optional<bool> communication_overlap;
   std::optional<std::int64_t> pipeline_parallel;
   std::optional<std::int64_t> virtual_stages;
   std::optional<double> offload_share;
   std::optional<std::int64_t> zero;
   std::optional<std::int64_t> shard_ranks;
   std::optional<bool> reshard_after_forward;
+  std::optional<bool> memory_efficient_linear;
   std::optional<std::int64_t> pack_length;
   std::optional<LengthDistribution> sample_length;
   std::optional<std::string> sample_lengths;
@@ -124,6 +127,9 @@ struct RunFile {
                   "true allows activations to be exchanged between nodes");
     archive.field("tensor_parallel_overlap", tensor_parallel_overlap,
                   "true: those ranks exchange in pieces, beside products (default false)");
+    archive.field("communication_overlap", communication_overlap,
+                  "false: exchanges run beside nothing, and gradients are reduced and weights "
+                  "gathered when a step's products are through (default true)");
     archive
         .field("zero", zero,
                "What data-parallel ranks split: 0 nothing, 1 optimizer state, 2 and gradients, 3 "
@@ -169,6 +175,9 @@ struct RunFile {
                   "Of gradients when they are reduced: bf16 or fp32 (default: the engine's)");
     archive.field("compile", compile,
                   "false: norms, rotary angles and activations run op by op (default true)");
+    archive.field("compile_loss", compile_loss,
+                  "true: the loss is compiled too and no logits are widened in memory (default "
+                  "false)");
     archive.field(
         "attention_kernel", attention_kernel,
         "Library of attention, such as flash2, flash3 or cudnn; unfused keeps scores as tensors "
@@ -210,6 +219,9 @@ struct RunFile {
         .at_most(2'000'000);
     archive.field("reshard_after_forward", reshard_after_forward,
                   "false: layers stay gathered until their backward (default true)");
+    archive.field("memory_efficient_linear", memory_efficient_linear,
+                  "false: products keep what was gathered until their backward pass, though it is "
+                  "gathered again (default true)");
     archive.field("pack_length", pack_length, "Tokens of one pack (default 4096)")
         .at_least(2)
         .at_most(16'777'216);

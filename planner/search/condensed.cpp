@@ -154,8 +154,8 @@ bool is_condensable(const Strategy& strategy) {
   const bool sums_norms = strategy.tensor_parallel > 1 && strategy.tensor_sequence_parallel;
   const EngineRules& rules = *engine_named(strategy.engine);
   return strategy.optimizer == Optimizer::adamw && !sums_norms && strategy.pipeline_parallel == 1 &&
-         !strategy.expert_parallel_overlap && !rules.reduces_at_end && !rules.adds_after_backward &&
-         !rules.updates_all_at_once;
+         !strategy.expert_parallel_overlap && !rules.reduces_at_end &&
+         strategy.communication_overlap && !rules.adds_after_backward && !rules.updates_all_at_once;
 }
 
 Condensed condensed(const OpGraph& graph, const Strategy& strategy) {

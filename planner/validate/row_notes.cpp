@@ -18,6 +18,26 @@ bool is_of_last_stage(const PublishedRow& row) {
   return row.parallel.pp > 1 && row.notes.find("(last pipeline stage)") != std::string::npos;
 }
 
+bool overlaps_nothing(const PublishedRow& row) {
+  return row.notes.find("no overlap of gradient reduction, parameter gather or TP communication") !=
+         std::string::npos;
+}
+
+bool keeps_references(const PublishedRow& row) {
+  return row.framework.starts_with("DeepSpeed") && row.parallel.zero == 3 &&
+         row.framework.find("Hugging Face modelling code") != std::string::npos;
+}
+
+bool compiles_loss(const PublishedRow& row) {
+  return row.framework.starts_with("torchtitan") &&
+         row.framework.find(" 2025") != std::string::npos && row.compile.value_or(false) &&
+         row.parallel.tp == 1;
+}
+
+bool may_be_of_device(const PublishedRow& row) {
+  return row.notes.find("(allocator or device) not stated") != std::string::npos;
+}
+
 std::int64_t dies_of_row(const PublishedRow& row, const Profile& profile) {
   return row.machine == one_die ? profile.ranks_per_device : 1;
 }

@@ -15,6 +15,22 @@ std::int64_t state_ranks(const PublishedRow& row);
 /// Whether a row's memory is that of the last stage of its pipeline.
 bool is_of_last_stage(const PublishedRow& row);
 
+/// Whether no exchange of a row overlaps anything.
+bool overlaps_nothing(const PublishedRow& row);
+
+/// Whether products of a row keep what was gathered for them: FlagPerf turns DeepSpeed's
+/// memory-efficient ones off.
+///
+/// Source: FlagOpen/FlagPerf, training/benchmarks/llama2_7b/deepspeed/run_pretraining.py
+bool keeps_references(const PublishedRow& row);
+
+/// Whether a row's loss is compiled: versions of torchtitan that have components/loss.py compile it
+/// where they compile layers.
+bool compiles_loss(const PublishedRow& row);
+
+/// Whether memory of unknown kind may be what the device counts.
+bool may_be_of_device(const PublishedRow& row);
+
 /// Devices of a row in one of the profile's: 1, or the dies of a package where the row counts dies.
 std::int64_t dies_of_row(const PublishedRow& row, const Profile& profile);
 

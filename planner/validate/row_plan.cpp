@@ -35,8 +35,10 @@ struct EngineOfFramework {
 // For attention where a row names no kernels: PyTorch's own, which are those of FlashAttention-2.
 // LLM-Foundry's published sweep runs the kernels in Triton whatever a table says
 // (scripts/train/benchmarking/submit_benchmarks.py).
-constexpr std::array<EngineOfFramework, 17> engine_rows = {{
+constexpr std::array<EngineOfFramework, 19> engine_rows = {{
     {"fsdp2", "XTuner V1", "xtuner_v1", 4096, "1024", ""},
+    {"fsdp2", "TRL", "accelerate", 0, "none", "flash2"},
+    {"fsdp2", "MindSpeed", "mindspeed_fsdp", 0, "none", ""},
     {"fsdp2", "", "torchtitan", 0, "none", "flash2"},
     {"fsdp1", "LLM-Foundry", "fsdp1", 0, "none", "triton", true},
     {"fsdp1", "ATorch", "fsdp1_autocast", 0, "none", "flash2"},
@@ -290,6 +292,7 @@ Flags layout_flags(const PublishedRow& row, const Profile& profile) {
   const bool sends_copies = row.framework.find("DeepEP") != std::string::npos ||
                             says_any(row, copies_phrases) || sends_copies_by_recipe(row);
   if (overlaps_exchange(row)) flags.emplace_back("expert_parallel_overlap", "true");
+  if (overlaps_nothing(row)) flags.emplace_back("communication_overlap", "false");
   if (parallel.ep > 1 && sends_copies) flags.emplace_back("dispatch", "deep_ep");
   return flags;
 }
@@ -322,11 +325,14 @@ Flags flags_of(const PublishedRow& row, const EngineOfFramework& of, const Profi
     flags.emplace_back("reduce_dtype", *dtype);
   if (const std::string_view share = offload_of(row)->of_chunks; !share.empty())
     flags.emplace_back("offload_share", std::string(share));
+  if (compiles_loss(row)) flags.emplace_back("compile_loss", "true");
+  if (keeps_references(row)) flags.emplace_back("memory_efficient_linear", "false");
   if (const auto ops = dropped_ops(row)) flags.emplace_back("recompute_ops", *ops);
   const EngineRules& rules = *engine_named(of.engine);
   const bool is_eager_at_rest = rules.has_eager_kernels && rules.keeps_narrow_shards;
-  if (rules.has_eager_kernels && !row.compile.value_or(!is_eager_at_rest))
-    flags.emplace_back("compile", "false");
+  // Source: Liger-Kernel, transformers/monkey_patch.py: also norms, rotary angles and SwiGLU
+  const bool is_fused = row.compile.value_or(!is_eager_at_rest) || says_any(row, liger_phrases);
+  if (rules.has_eager_kernels && !is_fused) flags.emplace_back("compile", "false");
   for (const Flags& more : {data_flags(row, of), layout_flags(row, profile)})
     flags.insert(flags.end(), more.begin(), more.end());
   return flags;

@@ -3,6 +3,7 @@
 #include <tuple>
 
 #include "costmodel/diagnostics/check.h"
+#include "planner/validate/row_notes.h"
 #include "planner/validate/validate.h"
 
 namespace xt {
@@ -28,8 +29,10 @@ std::optional<double> memory_error(const PublishedRow& row, const RowPrediction&
   if (!row.is_usable_for(Use::memory)) return std::nullopt;
   const Bytes measured(*row.measured.peak_memory_bytes);
   const auto error = [&](Bytes of) { return of / measured - 1; };
-  if (has_open_memory(row))
-    return error(std::clamp(measured, predicted.allocated, predicted.reserved));
+  if (has_open_memory(row)) {
+    const Bytes most = may_be_of_device(row) ? predicted.on_device() : predicted.reserved;
+    return error(std::clamp(measured, predicted.allocated, most));
+  }
   switch (*row.measured.memory_kind) {
     case MemoryKind::allocated:
       return error(predicted.allocated);

@@ -93,5 +93,5 @@ def readme_facts(result):
         "open tool reaches 9.8 %).",
         f"- `tests/published/simumax_b200.json`, {b200['rows']} steps of Megatron-LM on B200: time {percent(b200['time']['median_abs_error'])} "
         f"off in the median, memory {100 * b200['memory']['median_abs_error']:.1f} %",
-        "  (asked: 5 and 1.5 %). They overlap nothing, which no plan of `megatron` says.",
+        "  (asked: 5 and 1.5 %). They overlap nothing, as `communication_overlap` false says.",
     ]

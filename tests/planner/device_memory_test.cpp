@@ -47,6 +47,17 @@ TEST(Communicators, OfExpertsExchangeAllToAll) {
   EXPECT_EQ(std::ranges::find_if(all, &CommunicatorUse::exchanges)->group, (GroupShape{8, 1}));
 }
 
+// Ulysses exchanges heads between each pair of ranks.
+TEST(Communicators, OfExchangesGrowWithTheRanksThatARankIsConnectedTo) {
+  const auto memory_of = [](const char* ranks) {
+    const Flags more = {{"expert_parallel", "1"}, {"sequence_parallel", ranks}};
+    return estimate(plan_of(with(moe, more))).device.communicators.value;
+  };
+  const std::int64_t two = memory_of("2"), four = memory_of("4"), eight = memory_of("8");
+  EXPECT_GT(four, two);
+  EXPECT_NEAR(static_cast<double>(eight - four) / static_cast<double>(four - two), 2, 1e-6);
+}
+
 TEST(DeviceMemory, IsTheSumOfItsParts) {
   const Plan plan = plan_of(with(moe, {{"expert_parallel", "8"}}));
   const Estimate answer = estimate(plan);
@@ -67,7 +78,21 @@ TEST(DeviceMemory, IsAtRiskBetweenWhatHalfOfTheRunsTakeAndNineteenOfTwenty) {
   EXPECT_EQ(estimate_with(plan, device.p95()).fit(), Fit::fits);
   EXPECT_EQ(estimate_with(plan, device.p95() - Bytes(1)).fit(), Fit::at_risk);
   EXPECT_EQ(estimate_with(plan, device.p50()).fit(), Fit::at_risk);
-  EXPECT_EQ(estimate_with(plan, device.p50() - Bytes(1)).fit(), Fit::does_not_fit);
+}
+
+// What pools hold beside each other is more than what they need at once.
+TEST(DeviceMemory, PoolsGiveBackWhatTheyDoNotUseBeforeARunFails) {
+  const Plan plan = plan_of(moe);
+  const DeviceMemory device = estimate(plan).device;
+  const Bytes needed =
+      scaled(device.allocated, plan.profile.reserved_over_allocated.value, Round::up) +
+      device.beside();
+  ASSERT_LT(needed, device.p50());
+  const Estimate full = estimate_with(plan, device.p50() - Bytes(1));
+  EXPECT_EQ(full.fit(), Fit::at_risk);
+  EXPECT_EQ(full.device.p50(), device.p50() - Bytes(1));
+  EXPECT_EQ(estimate_with(plan, needed).fit(), Fit::at_risk);
+  EXPECT_EQ(estimate_with(plan, needed - Bytes(1)).fit(), Fit::does_not_fit);
 }
 
 TEST(DeviceMemory, AtRiskStillFitsAndSaysSo) {

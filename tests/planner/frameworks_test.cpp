@@ -228,6 +228,20 @@ TEST(RowPlan, EnginesAreChosenByFamilyAndName) {
   EXPECT_EQ(strategy_of("torchtitan-pr-8511faab").engine, "simple_fsdp");
 }
 
+TEST(RowPlan, LigersKernelsAreFused) {
+  EXPECT_TRUE(strategy_of("trl-dense-2793d24c").is_compiled);
+  EXPECT_FALSE(strategy_of("trl-dense-885e25c1").is_compiled);
+}
+
+TEST(RowPlan, WhatRecipesOfFrameworksFixIsRead) {
+  EXPECT_EQ(strategy_of("trl-dense-2793d24c").engine, "accelerate");
+  EXPECT_EQ(strategy_of("mindspeed-fsdp2-e9fa39fe").engine, "mindspeed_fsdp");
+  EXPECT_FALSE(strategy_of("flagperf-d59e2194").memory_efficient_linear);
+  EXPECT_TRUE(strategy_of("mle-h200-97efd2db").memory_efficient_linear);
+  EXPECT_TRUE(strategy_of("torchtitan-h200-4538d7d7").compiles_loss);
+  EXPECT_FALSE(strategy_of("torchtitan-2412-2e4c8750").compiles_loss);
+}
+
 TEST(RowPlan, StateOnTheHostIsRead) {
   const Strategy some = strategy_of("mle-h200-97efd2db"), all = strategy_of("alst-9ac87d2a");
   EXPECT_TRUE(some.offloads_optimizer && all.offloads_optimizer);

@@ -170,5 +170,19 @@ TEST(Fsdp1, UpdatesOpByOpAndConcatenatesGradients) {
       0.1);
 }
 
+// Bytes that are gathered while the loss runs.
+std::int64_t gathered_at_loss(const Flags& more) {
+  const Estimate answer = estimate_with(more);
+  const MemoryPeak peak = memory_peak_in(answer.schedule, assumed_bindings(answer.schedule),
+                                         Space::device, Phase::loss);
+  return peak.by_category[static_cast<std::size_t>(MemoryCategory::gathered_parameters)].value;
+}
+
+// Llama 3 has 128256 words of 4096.
+TEST(Root, OfMindSpeedIsNoUnitSoThatTheEmbeddingIsGivenUp) {
+  EXPECT_EQ(gathered_at_loss({}) - gathered_at_loss({{"engine", "mindspeed_fsdp"}}),
+            std::int64_t{128256} * 4096 * 2);
+}
+
 }  // namespace
 }  // namespace xt

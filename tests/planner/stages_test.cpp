@@ -102,6 +102,17 @@ TEST(Stages, FromTheSecondGradientsAreReducedInEveryMicroStep) {
   }
 }
 
+// MindFormers sums gradients in fp32 over micro-steps; those of a single one it splits at once.
+TEST(Stages, MindFormersKeepsGradientsOnlyWhereMicroStepsAddToThem) {
+  const auto plan = [](const char* micro_steps) {
+    return plan_with({{"engine", "mindformers"}, {"gradient_accumulation", micro_steps}});
+  };
+  EXPECT_NEAR(resident(plan("2"), MemoryCategory::gradients), 2, 1e-3);
+  EXPECT_EQ(resident(plan("1"), MemoryCategory::gradients), 0);
+  expect_sent(plan("1"), {2, 2, 0});
+  expect_sent(plan("2"), {2, 2, 0});
+}
+
 // Stage 3 gathers weights in both passes; the last layer, embedding and head once.
 TEST(Stages, TheThirdGathersWeightsTwice) {
   const double gathered =

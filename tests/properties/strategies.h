@@ -32,7 +32,8 @@ struct Case {
         "{} "
         "sample {} accumulation {} recompute {} swap {} chunk {} {} {} compiled {} drops {} "
         "tp {} tokens shared {} in pieces {} zero {} pp {} of {} fp8 {} {} gathered {} "
-        "pairs {} attention fused {} dropped {} offloaded {} state on the host {} weights {}",
+        "pairs {} attention fused {} dropped {} offloaded {} state on the host {} weights {} "
+        "exchanges overlap {} references {} loss compiled {}",
         strategy.engine, model.model_type, model.num_hidden_layers, model.tie_word_embeddings,
         strategy.ranks, strategy.expert_parallel,
         dispatch_names[static_cast<std::size_t>(strategy.dispatch)], strategy.sequence_parallel,
@@ -47,7 +48,8 @@ struct Case {
         strategy.virtual_stages, strategy.has_fp8_products,
         fp8_recipe_names[static_cast<std::size_t>(strategy.fp8_recipe)], strategy.gathers_fp8,
         strategy.expert_parallel_overlap, strategy.fuses_attention, model.has_attention_dropout,
-        strategy.offload_share, strategy.offloads_optimizer, strategy.offloads_parameters);
+        strategy.offload_share, strategy.offloads_optimizer, strategy.offloads_parameters,
+        strategy.communication_overlap, !strategy.memory_efficient_linear, strategy.compiles_loss);
   }
 };
 
@@ -189,7 +191,10 @@ inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& 
                        s.compute_dtype == DType::bf16 && random() % 3 == 0;
   draw_transformer_engine(random, engine, s);
   s.reshards_layers = random() % 3 > 0;
+  s.memory_efficient_linear = !engine.may_keep_references || s.zero < 3 || random() % 2 == 0;
   s.is_compiled = !engine.has_eager_kernels || random() % 2 == 0;
+  s.compiles_loss =
+      engine.may_compile_loss && s.is_compiled && s.tensor_parallel == 1 && random() % 2 == 0;
   s.reduce_dtype = random() % 2 == 0 ? DType::bf16 : DType::fp32;
   if (engine.drops_by_op)
     for (std::size_t op = 0; op < recompute_op_names.size(); ++op)
@@ -198,6 +203,8 @@ inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& 
       engine.pairs_micro_steps && s.expert_parallel > 1 && s.gradient_accumulation > 1 &&
       (s.recompute_layers == 0 || !s.recompute_ops.is_all()) && random() % 2 == 0;
   if (s.expert_parallel_overlap) s.swap_layers = 0;
+  s.communication_overlap = !engine.may_overlap_nothing || s.expert_parallel_overlap ||
+                            s.tensor_parallel_overlap || random() % 3 > 0;
   if (engine.has_muon && random() % 3 == 0) s.optimizer = Optimizer::muon;
   s.swaps_optimizer =
       s.optimizer == Optimizer::adamw && engine.swaps_optimizer && random() % 4 == 0;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "costmodel/io/files.h"
 #include "costmodel/io/json_document.h"
@@ -91,6 +92,32 @@ TEST(Families, AnglesOfGlmTurnHalfAHead) {
   EXPECT_EQ(graph.rotary_size, 64);
   for (const Block& block : graph.decoder)
     EXPECT_EQ(op_of(block.forward, Kernel::rope).work.extents[2], Extent(64));
+}
+
+// Bytes that the forward pass of a routed layer leaves for its backward pass.
+std::int64_t left_of_routed_layer(bool weighs_activations) {
+  const auto path = std::filesystem::path(XT_MODELS) / "qwen3_30b_a3b.json";
+  const OpGraph graph =
+      build_decoder(read<ModelConfig>(read_json(path)).architecture,
+                    {.tokens = 64, .dtype = DType::bf16, .weighs_activations = weighs_activations});
+  const Block& block = graph.decoder[graph.layers.front()];
+  std::set<ValueId> made, left;
+  for (const GraphOp& op : block.forward) made.insert(op.outputs.begin(), op.outputs.end());
+  for (const GraphOp& op : block.backward)
+    for (const ValueId id : op.inputs)
+      if (made.contains(id)) left.insert(id);
+  std::int64_t bytes = 0;
+  for (const ValueId id : left) {
+    const GraphValue& value = block.values[static_cast<std::size_t>(id)];
+    EXPECT_FALSE(value.shape[0].is_symbol());
+    bytes += value.shape[0].code * value.shape[1].code * value.shape[2].code * width(value.dtype);
+  }
+  return bytes;
+}
+
+// Of 64 tokens each has a row of 2048 in eight experts.
+TEST(Families, ExpertsWhoseActivationsAreWeighedLeaveNoOutputs) {
+  EXPECT_EQ(left_of_routed_layer(false) - left_of_routed_layer(true), 64 * 8 * 2048 * 2);
 }
 
 }  // namespace

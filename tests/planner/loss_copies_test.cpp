@@ -1,0 +1,70 @@
+// How many copies of logits frameworks hold at the peak of a loss that is not chunked.
+
+#include <gtest/gtest.h>
+
+#include "costmodel/ir/memory.h"
+#include "planner/lower/lower.h"
+#include "planner/plan/plan.h"
+#include "tests/planner/plans.h"
+
+namespace xt {
+namespace {
+
+using test::Flags;
+
+constexpr std::int64_t tokens = 32768;
+
+Schedule schedule_of(std::string_view engine, const Flags& more = {}) {
+  const Plan plan = test::plan_of(test::with({{"model", "qwen3_8b"},
+                                              {"machine", "h100_sxm"},
+                                              {"devices", "8"},
+                                              {"engine", std::string(engine)},
+                                              {"pack_length", std::to_string(tokens)},
+                                              {"loss_chunk", "none"}},
+                                             more));
+  return lower(graph_of(plan), plan.strategy);
+}
+
+// Bytes of logits and their kind, for each logit of a rank, where there are most.
+double copies(const Schedule& schedule, std::int64_t ranks = 1) {
+  const MemoryPeak peak =
+      memory_peak_in(schedule, assumed_bindings(schedule), Space::device, Phase::loss);
+  const auto of = [&](MemoryCategory category) {
+    return peak.by_category[static_cast<std::size_t>(category)].value;
+  };
+  const std::int64_t bytes = of(MemoryCategory::logits_and_loss) + of(MemoryCategory::workspace);
+  return static_cast<double>(bytes * ranks) / static_cast<double>(tokens * 151936);
+}
+
+// Hidden states and their gradients are a few per cent of them.
+constexpr double little = 0.3;
+
+TEST(LossCopies, OfPyTorchAreLogitsTheirSoftmaxAndGradientInFp32) {
+  EXPECT_NEAR(copies(schedule_of("torchtitan")), 3 * 4, little);
+}
+
+TEST(LossCopies, OfACompiledLossAreLogitsAndGradientIn16Bits) {
+  EXPECT_NEAR(copies(schedule_of("torchtitan", {{"compile_loss", "true"}})), 2 * 2, little);
+}
+
+TEST(LossCopies, OfATracedGraphAreExponentialsToo) {
+  EXPECT_NEAR(copies(schedule_of("simple_fsdp")), 4 * 4, little);
+}
+
+TEST(LossCopies, OverTensorRanksAreThatEverywhere) {
+  const Flags tensor = {{"tensor_parallel", "2"}};
+  EXPECT_NEAR(copies(schedule_of("torchtitan", tensor), 2), 4 * 4, 2 * little);
+  EXPECT_NEAR(copies(schedule_of("simple_fsdp", tensor), 2), 4 * 4, 2 * little);
+}
+
+// 16-bit logits take room that nothing of fp32 can have when they are gone.
+TEST(LossCopies, OfAccelerateHoldTheRoomOfLogitsApart) {
+  const auto held = [](std::string_view engine) {
+    const Schedule schedule = schedule_of(engine, {{"reduce_dtype", "bf16"}});
+    return pooled_peak(schedule, assumed_bindings(schedule), Space::device);
+  };
+  EXPECT_EQ(held("accelerate") - held("torchtitan"), Bytes(tokens * 151936 * 2));
+}
+
+}  // namespace
+}  // namespace xt

@@ -166,7 +166,7 @@ inline constexpr std::array<KernelRow, 63> kernel_rows = {{
     {Kernel::exchange_counts, "exchange_counts", KernelClass::collective, "counts[1,X]", "received[ep,X/ep]", "elements"},
     {Kernel::exchange_heads, "exchange_heads", KernelClass::collective, "x[T,H,D]", "y[T*sp,H/sp,D]", "elements"},
     {Kernel::send_receive, "send_receive", KernelClass::collective, "x", "y", "elements"},
-    {Kernel::all_to_all, "all_to_all", KernelClass::collective, "rows[R,E] sent_counts received_counts", "received[R,E]", "sent_rows received_rows E"},
+    {Kernel::all_to_all, "all_to_all", KernelClass::collective, "rows[R,E] sent_counts received_counts", "received[R,E]", "sent_rows received_rows E T k"},
     {Kernel::copy_to_host, "copy_to_host", KernelClass::copy, "x", "host", "elements"},
     {Kernel::copy_to_device, "copy_to_device", KernelClass::copy, "host", "x", "elements"},
     {Kernel::adamw_on_host, "adamw_on_host", KernelClass::host, "gradient sum[1]", "parameter! exp_avg! exp_avg_sq! narrow", "elements"},

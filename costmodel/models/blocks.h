@@ -303,6 +303,8 @@ class RoutedHalf {
   void weight_gradients();
   void add_biases(std::int64_t local);
   Extent rows() const;
+  void exchange(Pass pass, std::string_view part, Extent sent, Extent received,
+                std::initializer_list<ValueId> inputs, ValueId output);
   void combine_copies();
   void finish_combine();
   bool sends_copies() const { return ep_ > 1 && options_.dispatch == Dispatch::deep_ep; }

@@ -158,6 +158,15 @@ std::int64_t RoutedHalf::copies() const {
   return std::llround(static_cast<double>(T_ * ep_) * (1 - missed));
 }
 
+// Copies carry how many tokens they are of, and of how many experts each, as a node gets one too.
+void RoutedHalf::exchange(Pass pass, std::string_view part, Extent sent, Extent received,
+                          std::initializer_list<ValueId> inputs, ValueId output) {
+  const std::int64_t tokens = sends_copies() ? T_ : 0;
+  const std::int64_t experts_each = sends_copies() ? top_k_ : 0;
+  write_.in(pass, Kernel::all_to_all, part, {sent, received, E_, tokens, experts_each}, inputs,
+            {output}, Lane::expert);
+}
+
 void RoutedHalf::dispatch() {
   if (gathers_tokens()) return dispatch_gathered();
   write_.forward(Kernel::sort_rows, "router", {T_, X_, top_k_}, {indices_}, {order_, counts_});
@@ -179,8 +188,8 @@ void RoutedHalf::dispatch() {
   const Extent arriving = sends_copies() ? Extent(sent) : rows();
   const ValueId received = write_.value({arriving, E_, 1});
   expert_input_ = write_.value({rows(), E_, 1});
-  write_.forward(Kernel::all_to_all, "dispatch", {sent, arriving, E_},
-                 {permuted, counts_, received_counts_}, {received}, Lane::expert);
+  exchange(Pass::forward, "dispatch", sent, arriving, {permuted, counts_, received_counts_},
+           received);
   write_.forward(Kernel::regroup, "dispatch", {rows(), E_, ep_, X_ / ep_},
                  {received, received_counts_}, {expert_input_});
 }
@@ -198,8 +207,8 @@ void RoutedHalf::combine() {
     returned_ = write_.value({sent, E_, 1});
     write_.forward(Kernel::ungroup, "combine", {rows(), E_, ep_, X_ / ep_}, {out, received_counts_},
                    {ungrouped});
-    write_.forward(Kernel::all_to_all, "combine", {rows(), sent, E_},
-                   {ungrouped, received_counts_, counts_}, {returned_}, Lane::expert);
+    exchange(Pass::forward, "combine", rows(), sent, {ungrouped, received_counts_, counts_},
+             returned_);
   }
   shared_forward();
   write_.forward(Kernel::unpermute, "combine", {T_, E_, top_k_}, {returned_, order_, weights_},
@@ -218,8 +227,7 @@ void RoutedHalf::combine_copies() {
   const ValueId summed = write_.value({copies(), E_, 1});
   write_.forward(Kernel::ungroup, "combine", {rows(), E_, ep_, X_ / ep_},
                  {returned_, received_counts_, weights_}, {summed});
-  write_.forward(Kernel::all_to_all, "combine", {copies(), copies(), E_},
-                 {summed, received_counts_, counts_}, {v_.y}, Lane::expert);
+  exchange(Pass::forward, "combine", copies(), copies(), {summed, received_counts_, counts_}, v_.y);
   shared_forward();
   finish_combine();
 }
@@ -294,8 +302,8 @@ void RoutedHalf::combine_backward() {
   const Extent arriving = sends_copies() ? Extent(sent) : rows();
   const ValueId received = write_.value({arriving, E_, 1});
   d_out_ = write_.value({rows(), E_, 1});
-  write_.backward(Kernel::all_to_all, "combine", {sent, arriving, E_},
-                  {d_returned, counts_, received_counts_}, {received}, Lane::expert);
+  exchange(Pass::backward, "combine", sent, arriving, {d_returned, counts_, received_counts_},
+           received);
   if (options_.hides_exchange) router_backward();
   if (sends_copies()) {
     write_.backward(Kernel::regroup, "combine", {rows(), E_, ep_, X_ / ep_},
@@ -316,8 +324,8 @@ ValueId RoutedHalf::dispatch_backward(ValueId d_rows) {
   const ValueId d_sent = write_.value({sends_copies() ? T_ : sent, E_, 1});
   write_.backward(Kernel::ungroup, "dispatch", {rows(), E_, ep_, X_ / ep_},
                   {d_rows, received_counts_}, {ungrouped});
-  write_.backward(Kernel::all_to_all, "dispatch", {leaving, sent, E_},
-                  {ungrouped, received_counts_, counts_}, {d_sent}, Lane::expert);
+  exchange(Pass::backward, "dispatch", leaving, sent, {ungrouped, received_counts_, counts_},
+           d_sent);
   return d_sent;
 }
 

@@ -11,6 +11,7 @@
 #include "planner/validate/row_notes.h"
 #include "planner/validate/row_offload.h"
 #include "planner/validate/row_recompute.h"
+#include "planner/validate/row_routing.h"
 #include "planner/validate/tuned_recipe.h"
 
 namespace xt {
@@ -289,6 +290,8 @@ Flags layout_flags(const PublishedRow& row, const Profile& profile) {
   if (state_ranks(row) > 0) flags.emplace_back("shard_ranks", std::to_string(state_ranks(row)));
   const bool sends_copies = row.framework.find("DeepEP") != std::string::npos ||
                             says_any(row, copies_phrases) || sends_copies_by_recipe(row);
+  if (const double imbalance = routing_imbalance(row); imbalance > 1)
+    flags.emplace_back("routing_imbalance", fmt::format("{:.3f}", imbalance));
   if (overlaps_exchange(row)) flags.emplace_back("expert_parallel_overlap", "true");
   if (parallel.ep > 1 && sends_copies) flags.emplace_back("dispatch", "deep_ep");
   return flags;

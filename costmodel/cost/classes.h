@@ -111,6 +111,9 @@ constexpr bool adds(Kernel kernel) {
          kernel == Kernel::matmul_weight_backward_add;
 }
 
+/// Kernels that `work` is issued as; they follow each other and share its elements equally.
+double calls(const Work& work, const Bindings& bindings);
+
 /// Seconds of `bytes` through device memory at the profile's fraction for that size, or at the
 /// kernel's own measured fraction.
 Seconds memory_time(const Pricing& pricing, double bytes);

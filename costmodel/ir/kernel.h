@@ -7,7 +7,8 @@
 // Legend of extents: T tokens, E model width, V vocabulary, H query heads, K key/value heads,
 // D head size, S tokens of keys, reach of how many keys a query sees at most: the longest sample,
 // or a window, sp ranks that share a sequence by heads, F ffn width, X experts, k experts per
-// token, R routed rows, C tokens of a loss chunk, B products of a batch.
+// token, R routed rows, C tokens of a loss chunk, B products of a batch, calls kernels that share
+// the elements of an op: 0 stands for one.
 
 #include <array>
 #include <cstdint>
@@ -156,7 +157,7 @@ inline constexpr std::array<KernelRow, 63> kernel_rows = {{
     {Kernel::grouped_matmul_weight_backward, "grouped_matmul_weight_backward", KernelClass::grouped_matrix, "dy[R,n] x[R,k] counts[ep,X]", "dweight[X,n,k]", "R n k X"},
     {Kernel::cross_entropy, "cross_entropy", KernelClass::memory_bound, "labels[C] valid_tokens[1]", "logits[C,V]! loss[1]!", "C V"},
     {Kernel::fill_zero, "fill_zero", KernelClass::memory_bound, "", "x", "elements"},
-    {Kernel::cast, "cast", KernelClass::memory_bound, "x", "y", "n bytes_each"},
+    {Kernel::cast, "cast", KernelClass::memory_bound, "x", "y", "n bytes_each calls"},
     {Kernel::square_sum, "square_sum", KernelClass::memory_bound, "x", "sum[1]!", "elements"},
     {Kernel::clip, "clip", KernelClass::memory_bound, "sum[1]", "x!", "elements"},
     {Kernel::adamw, "adamw", KernelClass::memory_bound, "gradient", "parameter! exp_avg! exp_avg_sq!", "elements"},

@@ -158,6 +158,21 @@ std::int64_t RoutedHalf::copies() const {
   return std::llround(static_cast<double>(T_ * ep_) * (1 - missed));
 }
 
+// Products in fp8 need multiples of 16 rows an expert, which exchanges of copies leave.
+//
+// Source: Megatron-LM, core/transformer/moe/experts.py, TEGroupedMLP, skip_routed_expert_padding
+bool RoutedHalf::pads_rows() const {
+  return options_.has_fp8_products && options_.has_transformer_engine && !sends_copies();
+}
+
+// Rows of experts between others of zeros, or without these: what they add is left out.
+ValueId RoutedHalf::copied_rows(Pass pass, std::string_view part, ValueId from) {
+  if (!pads_rows()) return from;
+  const ValueId copy = write_.value({rows(), E_, 1});
+  write_.in(pass, Kernel::cast, part, {rows(), 2 * E_ * width(options_.dtype)}, {from}, {copy});
+  return copy;
+}
+
 // Copies carry how many tokens they are of, and of how many experts each, as a node gets one too.
 void RoutedHalf::exchange(Pass pass, std::string_view part, Extent sent, Extent received,
                           std::initializer_list<ValueId> inputs, ValueId output) {
@@ -198,15 +213,16 @@ void RoutedHalf::combine() {
   const ValueId out = write_.value({rows(), E_, 1});
   write_.forward(Kernel::grouped_matmul, "experts.down", {rows(), E_, F_, X_ / ep_},
                  {act_, w2_, received_counts_}, {out});
-  returned_ = out;
+  returned_ = copied_rows(Pass::forward, "experts.down", out);
+  if (adds_bias_apart()) returned_ = down_bias().forward("experts.down", returned_);
   if (sends_copies()) return combine_copies();
   if (gathers_tokens()) return combine_gathered();
   if (ep_ > 1) {
     const std::int64_t sent = T_ * top_k_;
     const ValueId ungrouped = write_.value({rows(), E_, 1});
+    write_.forward(Kernel::ungroup, "combine", {rows(), E_, ep_, X_ / ep_},
+                   {returned_, received_counts_}, {ungrouped});
     returned_ = write_.value({sent, E_, 1});
-    write_.forward(Kernel::ungroup, "combine", {rows(), E_, ep_, X_ / ep_}, {out, received_counts_},
-                   {ungrouped});
     exchange(Pass::forward, "combine", rows(), sent, {ungrouped, received_counts_, counts_},
              returned_);
   }
@@ -242,6 +258,7 @@ void RoutedHalf::forward() {
   write_.forward(Kernel::softmax_top_k, "router", {T_, X_, top_k_}, {logits_},
                  {weights_, indices_});
   dispatch();
+  expert_input_ = copied_rows(Pass::forward, "experts.gate_up", expert_input_);
   gate_up_ = write_.value({rows(), 2 * F_, 1});
   act_ = write_.value({rows(), F_, 1});
   write_.forward(Kernel::grouped_matmul, "experts.gate_up", {rows(), 2 * F_, E_, X_ / ep_},
@@ -257,7 +274,8 @@ void RoutedHalf::weight_gradients() {
                   {rows(), 2 * F_, E_, X_ / ep_}, {d_gate_up_, expert_input_, received_counts_},
                   {w13_gradient_});
   if (!has_biases_) return;
-  write_bias_backward(write_, options_, "experts.down", rows(), E_, d_out_, down_bias_gradient_);
+  if (!adds_bias_apart())
+    write_bias_backward(write_, options_, "experts.down", rows(), E_, d_out_, down_bias_gradient_);
   write_bias_backward(write_, options_, "experts.gate_up", rows(), 2 * F_, d_gate_up_,
                       gate_up_bias_gradient_);
 }
@@ -278,6 +296,8 @@ void RoutedHalf::router_backward() {
 
 // From the gradient of the experts' output to that of their input, weight gradients left aside.
 void RoutedHalf::experts_backward() {
+  if (adds_bias_apart()) d_out_ = down_bias().backward("experts.down", d_out_, down_bias_gradient_);
+  d_out_ = copied_rows(Pass::backward, "experts.down", d_out_);
   const ValueId d_act = write_.value({rows(), F_, 1});
   d_gate_up_ = write_.value({rows(), 2 * F_, 1});
   write_.backward(Kernel::grouped_matmul_input_backward, "experts.down", {rows(), E_, F_, X_ / ep_},
@@ -336,7 +356,7 @@ void RoutedHalf::backward() {
   const ValueId d_rows = write_.value({rows(), E_, 1});
   write_.backward(Kernel::grouped_matmul_input_backward, "experts.gate_up",
                   {rows(), 2 * F_, E_, X_ / ep_}, {d_gate_up_, w13_, received_counts_}, {d_rows});
-  const ValueId d_sent = dispatch_backward(d_rows);
+  const ValueId d_sent = dispatch_backward(copied_rows(Pass::backward, "experts.gate_up", d_rows));
   if (options_.hides_exchange) weight_gradients();
   if (!options_.hides_exchange || ep_ == 1 || gathers_tokens()) router_backward();
   if (sends_copies() || gathers_tokens()) {

@@ -18,6 +18,11 @@ bool is_of_last_stage(const PublishedRow& row) {
   return row.parallel.pp > 1 && row.notes.find("(last pipeline stage)") != std::string::npos;
 }
 
+bool attends_by_transformer_engine(const PublishedRow& row) {
+  return row.framework.starts_with("NeMo AutoModel") && row.model.is_moe() &&
+         row.notes.find("FlexAttention") == std::string::npos;
+}
+
 std::int64_t dies_of_row(const PublishedRow& row, const Profile& profile) {
   return row.machine == one_die ? profile.ranks_per_device : 1;
 }

@@ -15,6 +15,12 @@ std::int64_t state_ranks(const PublishedRow& row);
 /// Whether a row's memory is that of the last stage of its pipeline.
 bool is_of_last_stage(const PublishedRow& row);
 
+/// Whether a row of FSDP2 runs attention of Transformer Engine, which is the machine's: routed
+/// models of NeMo AutoModel do, unless their notes say FlexAttention.
+///
+/// Source:  NeMo AutoModel, examples/benchmark/configs/*_te_deepep.yaml
+bool attends_by_transformer_engine(const PublishedRow& row);
+
 /// Devices of a row in one of the profile's: 1, or the dies of a package where the row counts dies.
 std::int64_t dies_of_row(const PublishedRow& row, const Profile& profile);
 

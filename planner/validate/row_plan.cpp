@@ -303,6 +303,7 @@ std::string attention_kernel(const PublishedRow& row, const EngineOfFramework& o
   if (has_unfused_attention(row)) return std::string(unfused_attention);
   if (attention_libraries(profile).empty()) return {};
   if (of.fixes_attention) return std::string(of.attention_kernel);
+  if (!row.attention && attends_by_transformer_engine(row)) return {};
   return row.attention.value_or(std::string(of.attention_kernel));
 }
 

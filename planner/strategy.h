@@ -61,6 +61,7 @@ struct Strategy {
   bool gathers_fp8 = false;          ///< below stage 3 of ZeRO: 8-bit weights, not 16-bit ones
   DType reduce_dtype = DType::fp32;  ///< of gradients on the wire
   bool is_compiled = true;           ///< see GraphOptions
+  bool fuses_experts = true;         ///< see GraphOptions
   bool fuses_attention = true;       ///< see GraphOptions; else samples are equally long
 
   bool operator==(const Strategy&) const = default;

@@ -329,6 +329,15 @@ class RoutedHalf {
   Extent rows() const;
   void exchange(Pass pass, std::string_view part, Extent sent, Extent received,
                 std::initializer_list<ValueId> inputs, ValueId output);
+  bool is_unfused() const { return !options_.fuses_experts && ep_ == 1; }
+  ValueId row_pass(Pass pass, std::string_view part, std::int64_t tensors, ValueId from,
+                   std::int64_t row_width);
+  ValueId gathered_by_expert(ValueId by_token);
+  ValueId gathered_by_expert_backward(ValueId d_rows);
+  void activate_unfused();
+  void activation_unfused_backward(ValueId d_act);
+  ValueId returned_to_tokens(ValueId out);
+  void combine_unfused_backward();
   bool pads_rows() const;
   bool adds_bias_apart() const { return has_biases_ && options_.has_transformer_engine; }
   ExpertBias down_bias() const { return {write_, rows(), E_, X_ / ep_, options_.dtype}; }
@@ -357,7 +366,7 @@ class RoutedHalf {
       shared_input_{}, shared_gate_up_weight_{}, shared_gate_up_gradient_{}, shared_down_weight_{},
       shared_down_gradient_{}, shared_gate_up_{}, shared_act_{}, shared_out_{}, weights_{},
       indices_{}, order_{}, counts_{}, received_counts_{}, received_weights_{}, expert_input_{},
-      gate_up_{}, act_{}, returned_{}, d_weights_{}, d_out_{}, d_gate_up_{};
+      gate_up_{}, silu_{}, act_{}, returned_{}, d_weights_{}, d_out_{}, d_gate_up_{};
   bool has_biases_;
   ValueId router_bias_gradient_{}, gate_up_bias_gradient_{}, down_bias_gradient_{};
 };

@@ -81,6 +81,9 @@ struct GraphOptions {
   bool repeats_key_heads = false;  ///< before attention, for kernels that know no groups of heads
   bool fuses_gate_up = true;       ///< of a dense SwiGLU: one product for both
   bool fuses_swiglu = true;        ///< of that product; else halves of it go through two kernels
+  /// Rows of experts are permuted, activated, weighted and summed by few kernels; else op by op:
+  /// see unfused_experts.cpp.
+  bool fuses_experts = true;
   /// Norms, rotary angles and activations are one kernel each; else op by op: see
   /// use_eager_kernels().
   bool is_compiled = true;

@@ -193,7 +193,7 @@ void RoutedHalf::dispatch() {
   }
   if (ep_ == 1) {
     received_counts_ = counts_;
-    expert_input_ = permuted;
+    expert_input_ = is_unfused() ? gathered_by_expert(permuted) : permuted;
     return;
   }
   received_counts_ = write_.value({ep_, X_ / ep_, 1}, DType::int64, true);
@@ -227,7 +227,8 @@ void RoutedHalf::combine() {
              returned_);
   }
   shared_forward();
-  write_.forward(Kernel::unpermute, "combine", {T_, E_, top_k_}, {returned_, order_, weights_},
+  const ValueId rows_of_tokens = is_unfused() ? returned_to_tokens(returned_) : returned_;
+  write_.forward(Kernel::unpermute, "combine", {T_, E_, top_k_}, {rows_of_tokens, order_, weights_},
                  {v_.y});
   finish_combine();
 }
@@ -263,7 +264,10 @@ void RoutedHalf::forward() {
   act_ = write_.value({rows(), F_, 1});
   write_.forward(Kernel::grouped_matmul, "experts.gate_up", {rows(), 2 * F_, E_, X_ / ep_},
                  {expert_input_, w13_, received_counts_}, {gate_up_});
-  write_.forward(Kernel::swiglu, "experts.activation", {rows(), F_}, {gate_up_}, {act_});
+  if (is_unfused())
+    activate_unfused();
+  else
+    write_.forward(Kernel::swiglu, "experts.activation", {rows(), F_}, {gate_up_}, {act_});
   combine();
 }
 
@@ -302,6 +306,7 @@ void RoutedHalf::experts_backward() {
   d_gate_up_ = write_.value({rows(), 2 * F_, 1});
   write_.backward(Kernel::grouped_matmul_input_backward, "experts.down", {rows(), E_, F_, X_ / ep_},
                   {d_out_, w2_, received_counts_}, {d_act});
+  if (is_unfused()) return activation_unfused_backward(d_act);
   write_.backward(Kernel::swiglu_backward, "experts.activation", {rows(), F_}, {d_act, gate_up_},
                   {d_gate_up_});
 }
@@ -309,6 +314,7 @@ void RoutedHalf::experts_backward() {
 // From the gradient of the layer's output to that of the experts' output.
 void RoutedHalf::combine_backward() {
   if (gathers_tokens()) return combine_gathered_backward();
+  if (is_unfused()) return combine_unfused_backward();
   const std::int64_t sent = sends_copies() ? copies() : T_ * top_k_;
   d_weights_ = write_.value({T_, top_k_, 1}, DType::fp32);
   ValueId d_returned = v_.dy;
@@ -336,7 +342,7 @@ void RoutedHalf::combine_backward() {
 
 // From the gradient of the experts' input to what comes back to this rank's tokens.
 ValueId RoutedHalf::dispatch_backward(ValueId d_rows) {
-  if (ep_ == 1) return d_rows;
+  if (ep_ == 1) return is_unfused() ? gathered_by_expert_backward(d_rows) : d_rows;
   if (gathers_tokens()) return dispatch_gathered_backward(d_rows);
   const std::int64_t sent = sends_copies() ? copies() : T_ * top_k_;
   const Extent leaving = sends_copies() ? Extent(sent) : rows();

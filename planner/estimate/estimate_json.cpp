@@ -44,6 +44,7 @@ Json strategy_json(const Plan& plan) {
        {"expert_parallel_overlap", s.expert_parallel_overlap},
        {"reduce_dtype", name(s.reduce_dtype)},
        {"compile", s.is_compiled},
+       {"fused_experts", s.fuses_experts},
        {"attention_kernel", kernel ? Json(*kernel) : Json()}});
 }
 

@@ -65,6 +65,7 @@ std::string layout_text(const Strategy& s) {
       rules != nullptr && s.reduce_dtype != rules->reduce_dtype)
     text += fmt::format(", gradients reduced in {}", name(s.reduce_dtype));
   if (!s.is_compiled) text += ", op by op";
+  if (!s.fuses_experts) text += ", experts op by op";
   if (s.expert_parallel_overlap) text += ", micro-steps in pairs";
   if (s.intra_layer_micro_batches > 1)
     text += fmt::format(", {} packs in lock-step", s.intra_layer_micro_batches);

@@ -339,6 +339,7 @@ GraphOptions graph_options(const Strategy& strategy) {
   options.fuses_gate_up = rules->fuses_gate_up;
   options.fuses_swiglu = rules->fuses_swiglu;
   options.is_compiled = strategy.is_compiled;
+  options.fuses_experts = strategy.fuses_experts;
   options.fuses_attention = strategy.fuses_attention;
   if (!strategy.fuses_attention) options.sample_length = strategy.sample_length;
   options.longest_fused_softmax = rules->longest_fused_softmax;

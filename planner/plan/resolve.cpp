@@ -143,6 +143,7 @@ void Resolver::choose_counts() {
   s.compute_dtype = from_.compute_dtype.value_or(rules_->compute_dtype);
   s.reduce_dtype = from_.reduce_dtype.value_or(rules_->reduce_dtype);
   s.is_compiled = from_.compile.value_or(true);
+  s.fuses_experts = from_.fused_experts.value_or(true);
   s.recompute_ops = from_.recompute_ops.value_or(RecomputeOps{});
 }
 

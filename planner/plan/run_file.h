@@ -39,6 +39,7 @@ struct RunFile {
   std::optional<bool> fp8_param_gather;
   std::optional<DType> reduce_dtype;
   std::optional<bool> compile;
+  std::optional<bool> fused_experts;
   std::optional<std::string> attention_kernel;
   std::optional<std::int64_t> devices;
   std::optional<std::int64_t> expert_parallel;
@@ -164,6 +165,9 @@ struct RunFile {
                   "Of gradients when they are reduced: bf16 or fp32 (default: the engine's)");
     archive.field("compile", compile,
                   "false: norms, rotary angles and activations run op by op (default true)");
+    archive.field("fused_experts", fused_experts,
+                  "false: rows of experts are gathered, activated, weighted and summed op by op "
+                  "(default true)");
     archive.field(
         "attention_kernel", attention_kernel,
         "Library of attention, such as flash2, flash3 or cudnn; unfused keeps scores as tensors "

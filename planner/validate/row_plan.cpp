@@ -331,6 +331,8 @@ Flags flags_of(const PublishedRow& row, const EngineOfFramework& of, const Profi
   const bool is_eager_at_rest = rules.has_eager_kernels && rules.keeps_narrow_shards;
   if (rules.has_eager_kernels && !row.compile.value_or(!is_eager_at_rest))
     flags.emplace_back("compile", "false");
+  if (notes_say(row, "experts by grouped_mm on gathered"))
+    flags.emplace_back("fused_experts", "false");
   for (const Flags& more : {data_flags(row, of), layout_flags(row, profile)})
     flags.insert(flags.end(), more.begin(), more.end());
   return flags;

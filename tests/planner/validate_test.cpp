@@ -287,15 +287,6 @@ TEST(RowPlan, DtypesOfGradientsAndDispatchAreRead) {
   EXPECT_EQ(s.dispatch, Dispatch::deep_ep);
 }
 
-TEST(RowPlan, RoutedModelsOfAutoModelAttendByTransformerEngine) {
-  const auto kernel = [](const char* id) {
-    return *plan_of_row(row_named(id)).profile.attention_kernel;
-  };
-  EXPECT_EQ(kernel("automodel-c5534101"), kernel("dgxc-4d7111ab"));
-  EXPECT_EQ(kernel("automodel-9cbcc34b"), "flash2");  // FlexAttention
-  EXPECT_EQ(kernel("automodel-d6c84f18"), "flash2");  // dense
-}
-
 TEST(RowPlan, MicroStepsRunInPairsWhereARowSaysSo) {
   const auto pairs = [](const char* id) {
     return plan_of_row(row_named(id)).strategy.expert_parallel_overlap;

@@ -64,6 +64,7 @@ struct Strategy {
   DType reduce_dtype = DType::fp32;  ///< of gradients on the wire
   bool is_compiled = true;           ///< see GraphOptions
   bool compiles_loss = false;        ///< of logits in 16 bits, widened where they are read
+  bool fuses_experts = true;         ///< see GraphOptions
   bool fuses_attention = true;       ///< see GraphOptions; else samples are equally long
 
   bool operator==(const Strategy&) const = default;

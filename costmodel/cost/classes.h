@@ -49,6 +49,25 @@ Demand memory_bound_demand(const Pricing& pricing);
 Demand optimizer_demand(const Pricing& pricing);
 /// The demand of a collective over the work's group.
 Demand collective_demand(const Pricing& pricing);
+/// Whether `work` exchanges copies of tokens, of which a node that `group` spans gets one each.
+bool sends_once_per_node(const Work& work, const GroupShape& group, const Profile& profile);
+/// The ranks of `group` that share a node.
+GroupShape in_a_node(const GroupShape& group, const Profile& profile);
+/// Bytes that a rank sends to other nodes where a node gets a token once.
+///
+///   T · (n − 1) · (1 − (1 − 1/n)^k) · E · width,  n nodes
+///
+/// Assumes: each of a token's k experts lies on any of the nodes with the same chance
+/// Source:  derived; DeepEP (deepseek-ai/DeepEP), csrc/kernels/internode.cu, and its Hybrid-EP: a
+///          token crosses the network once per node, and is spread there over NVLink
+double bytes_to_other_nodes(const Pricing& pricing);
+/// The demand of an exchange that sends once per node: the links between nodes as long as a plain
+/// exchange that sends as much to other nodes, and beside it the links inside as long as a plain
+/// exchange of all copies that a rank receives, which pass from any rank of the node to any other.
+///
+/// Source:  Hybrid-EP_Implementation.md of DeepEP, H100, 4096 tokens of 7168, k 8, 32 and 64 ranks:
+///          57.7 and 50.0 GB/s with the rank's own node counted, 43 and 44 of them on the network
+Demand token_exchange_demand(const Pricing& pricing);
 /// The demand of what the host computes.
 Demand host_demand(const Pricing& pricing);
 /// The demand of a copy between device and host.
@@ -91,6 +110,9 @@ constexpr bool adds(Kernel kernel) {
   return kernel == Kernel::matmul_input_backward_add ||
          kernel == Kernel::matmul_weight_backward_add;
 }
+
+/// Kernels that `work` is issued as; they follow each other and share its elements equally.
+double calls(const Work& work, const Bindings& bindings);
 
 /// Seconds of `bytes` through device memory at the profile's fraction for that size, or at the
 /// kernel's own measured fraction.

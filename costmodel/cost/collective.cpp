@@ -42,6 +42,11 @@ Demand collective_demand(const Pricing& pricing) {
     return demand;
   }
   const Kernel kernel = pricing.work.kernel;
+  if (sends_once_per_node(pricing.work, pricing.group, pricing.profile)) {
+    demand = token_exchange_demand(pricing);
+    demand.holds = share(pricing.profile.overlap, kernel);
+    return demand;
+  }
   const CollectiveTime time = collective_time(pricing.profile, kernel, pricing.group, bytes);
   demand.latency = time.latency;
   demand.holds = share(pricing.profile.overlap, kernel);

@@ -65,12 +65,13 @@ Demand demand(const Work& work, const Bindings& bindings, const GroupShape& grou
   const Pricing pricing = {work, bindings, group, profile};
   Demand demand = class_demand(pricing);
   const KernelClass of = kernel_class(work.kernel);
-  if (is_compute_class(of)) demand.latency = kernel_latency(pricing);
+  const double n_calls = calls(work, bindings);
+  if (is_compute_class(of)) demand.latency = kernel_latency(pricing) * n_calls;
   if (of == KernelClass::host) demand.latency = profile.launch.synchronize.value;
   const double factor = scale(profile, work.kernel);
   demand.latency = demand.latency * factor;
   for (Seconds& seconds : demand.busy) seconds = seconds * factor;
-  if (of != KernelClass::host) demand.issue = launch_cost(profile.launch, of);
+  if (of != KernelClass::host) demand.issue = launch_cost(profile.launch, of) * n_calls;
   return demand;
 }
 
@@ -136,10 +137,17 @@ std::optional<double> measured_efficiency(const Pricing& pricing) {
   return own->surface.at(std::span(at.data(), own->axes.size()));
 }
 
+double calls(const Work& work, const Bindings& bindings) {
+  constexpr std::size_t position = 2;
+  if (work.kernel != Kernel::cast) return 1;
+  return static_cast<double>(std::max<std::int64_t>(1, work.extent(position, bindings)));
+}
+
 Seconds memory_time(const Pricing& pricing, double bytes) {
   const bool is_memory_bound = kernel_class(pricing.work.kernel) == KernelClass::memory_bound;
   const auto own = is_memory_bound ? measured_efficiency(pricing) : std::nullopt;
-  const double fraction = own.value_or(pricing.profile.memory_bound.curve.at(bytes));
+  const double each = bytes / calls(pricing.work, pricing.bindings);
+  const double fraction = own.value_or(pricing.profile.memory_bound.curve.at(each));
   return Seconds(bytes / (pricing.profile.hbm.value.value * fraction));
 }
 

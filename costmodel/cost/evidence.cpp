@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "costmodel/cost/classes.h"
 #include "costmodel/hardware/collective.h"
 
 namespace xt {
@@ -82,6 +83,14 @@ Numbers collective_numbers(const Profile& profile, const Work& work, const Bindi
   return {of_points(*fewer), of_points(*more)};
 }
 
+// The links that bind decide where a node gets a token once.
+Numbers exchange_numbers(const Profile& profile, const Work& work, const Bindings& bindings,
+                         const GroupShape& group, Resource bound) {
+  if (bound == Resource::scale_up && sends_once_per_node(work, group, profile))
+    return collective_numbers(profile, work, bindings, in_a_node(group, profile));
+  return collective_numbers(profile, work, bindings, group);
+}
+
 Numbers memory_numbers(const Profile& profile) {
   return {{"hbm", profile.hbm.from}, {"memory_bound", profile.memory_bound.from}};
 }
@@ -115,7 +124,7 @@ Numbers numbers_of(const Work& work, const Bindings& bindings, const GroupShape&
   if (of == KernelClass::copy) return copy_numbers(profile, work.kernel);
   if (of == KernelClass::collective)
     return group.size == 1 ? memory_numbers(profile)
-                           : collective_numbers(profile, work, bindings, group);
+                           : exchange_numbers(profile, work, bindings, group, bound);
   if (const KernelEfficiency* own = measured(profile, work.kernel, work.dtype))
     return own_numbers(profile, *own, work);
   if (bound == Resource::hbm || of == KernelClass::memory_bound) return memory_numbers(profile);

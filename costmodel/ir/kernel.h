@@ -7,7 +7,8 @@
 // Legend of extents: T tokens, E model width, V vocabulary, H query heads, K key/value heads,
 // D head size, S tokens of keys, reach of how many keys a query sees at most: the longest sample,
 // or a window, sp ranks that share a sequence by heads, F ffn width, X experts, k experts per
-// token, R routed rows, C tokens of a loss chunk, B products of a batch.
+// token, R routed rows, C tokens of a loss chunk, B products of a batch, calls kernels that share
+// the elements of an op: 0 stands for one.
 
 #include <array>
 #include <cstdint>
@@ -159,7 +160,7 @@ inline constexpr std::array<KernelRow, 64> kernel_rows = {{
     {Kernel::grouped_matmul_weight_backward, "grouped_matmul_weight_backward", KernelClass::grouped_matrix, "dy[R,n] x[R,k] counts[ep,X]", "dweight[X,n,k]", "R n k X"},
     {Kernel::cross_entropy, "cross_entropy", KernelClass::memory_bound, "labels[C] valid_tokens[1]", "logits[C,V]! loss[1]!", "C V"},
     {Kernel::fill_zero, "fill_zero", KernelClass::memory_bound, "", "x", "elements"},
-    {Kernel::cast, "cast", KernelClass::memory_bound, "x", "y", "n bytes_each"},
+    {Kernel::cast, "cast", KernelClass::memory_bound, "x", "y", "n bytes_each calls"},
     {Kernel::square_sum, "square_sum", KernelClass::memory_bound, "x", "sum[1]!", "elements"},
     {Kernel::clip, "clip", KernelClass::memory_bound, "sum[1]", "x!", "elements"},
     {Kernel::adamw, "adamw", KernelClass::memory_bound, "gradient sum[1]", "parameter! exp_avg! exp_avg_sq!", "elements"},
@@ -169,7 +170,7 @@ inline constexpr std::array<KernelRow, 64> kernel_rows = {{
     {Kernel::exchange_counts, "exchange_counts", KernelClass::collective, "counts[1,X]", "received[ep,X/ep]", "elements"},
     {Kernel::exchange_heads, "exchange_heads", KernelClass::collective, "x[T,H,D]", "y[T*sp,H/sp,D] scratch?", "elements"},
     {Kernel::send_receive, "send_receive", KernelClass::collective, "x", "y", "elements"},
-    {Kernel::all_to_all, "all_to_all", KernelClass::collective, "rows[R,E] sent_counts received_counts", "received[R,E]", "sent_rows received_rows E"},
+    {Kernel::all_to_all, "all_to_all", KernelClass::collective, "rows[R,E] sent_counts received_counts", "received[R,E]", "sent_rows received_rows E T k"},
     {Kernel::copy_to_host, "copy_to_host", KernelClass::copy, "x", "host", "elements"},
     {Kernel::copy_to_device, "copy_to_device", KernelClass::copy, "host", "x", "elements"},
     {Kernel::adamw_on_host, "adamw_on_host", KernelClass::host, "gradient sum[1]", "parameter! exp_avg! exp_avg_sq! narrow", "elements"},

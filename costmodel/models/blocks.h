@@ -280,6 +280,30 @@ class DenseHalf {
   ValueId seen_{}, silu_{}, act_{};
 };
 
+/// The bias of each expert behind its last product where rows were weighted before it: times a
+/// row's weight and in fp32, by kernels of each expert, whose results are joined and narrowed
+/// again.
+///
+/// Source:  Megatron-LM, core/transformer/moe/experts.py, TEGroupedMLP._apply_bias, whose gradients
+///          autograd makes: one kernel for each product, sum and conversion
+class ExpertBias {
+ public:
+  ExpertBias(BlockWriter& write, Extent rows, std::int64_t width, std::int64_t experts, DType dtype)
+      : write_(write), rows_(rows), width_(width), experts_(experts), narrow_(xt::width(dtype)) {}
+  /// What is passed on of the product's `out`.
+  ValueId forward(std::string_view part, ValueId out);
+  /// The gradient of the product's output; `gradient` is the biases'.
+  ValueId backward(std::string_view part, ValueId d_biased, ValueId gradient);
+
+ private:
+  void pass(Pass pass, std::string_view part, std::int64_t bytes, std::int64_t calls, ValueId from,
+            ValueId to);
+
+  BlockWriter& write_;
+  Extent rows_;
+  std::int64_t width_, experts_, narrow_;
+};
+
 /// Writes forward and backward of a routed SwiGLU ffn, with the exchange of rows when experts are
 /// spread over ranks.
 ///
@@ -309,6 +333,21 @@ class RoutedHalf {
   void weight_gradients();
   void add_biases(std::int64_t local);
   Extent rows() const;
+  void exchange(Pass pass, std::string_view part, Extent sent, Extent received,
+                std::initializer_list<ValueId> inputs, ValueId output);
+  bool is_unfused() const { return !options_.fuses_experts && ep_ == 1; }
+  ValueId row_pass(Pass pass, std::string_view part, std::int64_t tensors, ValueId from,
+                   std::int64_t row_width);
+  ValueId gathered_by_expert(ValueId by_token);
+  ValueId gathered_by_expert_backward(ValueId d_rows);
+  void activate_unfused();
+  void activation_unfused_backward(ValueId d_act);
+  ValueId returned_to_tokens(ValueId out);
+  void combine_unfused_backward();
+  bool pads_rows() const;
+  bool adds_bias_apart() const { return down_bias_ && options_.has_transformer_engine; }
+  ExpertBias down_bias() const { return {write_, rows(), E_, X_ / ep_, options_.dtype}; }
+  ValueId copied_rows(Pass pass, std::string_view part, ValueId rows);
   void combine_copies();
   void finish_combine();
   bool sends_copies() const { return ep_ > 1 && options_.dispatch == Dispatch::deep_ep; }
@@ -334,7 +373,7 @@ class RoutedHalf {
       shared_input_{}, shared_gate_up_weight_{}, shared_gate_up_gradient_{}, shared_down_weight_{},
       shared_down_gradient_{}, shared_gate_up_{}, shared_act_{}, shared_out_{}, weights_{},
       indices_{}, order_{}, counts_{}, received_counts_{}, received_weights_{}, expert_input_{},
-      gate_up_{}, act_{}, returned_{}, d_weights_{}, d_out_{}, d_gate_up_{};
+      gate_up_{}, silu_{}, act_{}, returned_{}, d_weights_{}, d_out_{}, d_gate_up_{};
   std::optional<GraphParameter> router_bias_, gate_up_bias_, down_bias_;
 };
 

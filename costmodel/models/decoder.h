@@ -12,7 +12,8 @@
 namespace xt {
 
 /// How rows reach experts on other ranks: one copy per expert; one per rank that has any of a
-/// token's experts, which spreads it and sums what its experts make of it; or all tokens to all
+/// token's experts, which spreads it and sums what its experts make of it, and between nodes one
+/// per node; or all tokens to all
 /// ranks, and what experts make of them back as a sum, where a token has equally many experts on
 /// every rank.
 enum class Dispatch : std::uint8_t { all_to_all, deep_ep, agrs };
@@ -85,6 +86,9 @@ struct GraphOptions {
   /// made of it; else it weighs that.
   bool weighs_activations = false;
   bool fuses_swiglu = true;  ///< of that product; else halves of it go through two kernels
+  /// Rows of experts are permuted, activated, weighted and summed by few kernels; else op by op:
+  /// see unfused_experts.cpp.
+  bool fuses_experts = true;
   /// Norms, rotary angles and activations are one kernel each; else op by op: see
   /// use_eager_kernels().
   bool is_compiled = true;

@@ -50,15 +50,16 @@ inline ValueId fp8_like(Block& block, ValueId value) {
   return static_cast<ValueId>(block.values.size() - 1);
 }
 
-/// A pass over `value` that moves `bytes` for each of its elements.
+/// A pass over `value` that moves `bytes` for each of its elements, by as many kernels as `calls`.
 inline GraphOp pass_over(const OpGraph& graph, const Block& block, ValueId value,
-                         std::int64_t bytes) {
+                         std::int64_t bytes, std::int64_t calls = 1) {
   const GraphValue& of = block.values[at(value)];
   // Rows may be a symbol, so they are an extent of their own and a row's bytes the other.
   XT_CHECK(!of.shape[1].is_symbol() && !of.shape[2].is_symbol());
   GraphOp pass;
   pass.work = {Kernel::cast, graph.dtype, Group::none, {}};
   pass.work.extents = {of.shape[0], of.shape[1].code * of.shape[2].code * bytes};
+  if (calls > 1) pass.work.extents[2] = calls;
   pass.inputs = {value};
   return pass;
 }

@@ -5,41 +5,9 @@
 #include <cmath>
 
 #include "costmodel/models/blocks.h"
+#include "costmodel/models/expert_pieces.h"
 
 namespace xt {
-namespace {
-
-// How a family calls what a routed layer has.
-struct RoutedNames {
-  std::string_view half, gate, up, down;
-};
-
-// Source: the published weights of Mixtral 8x7B, and those of Qwen3 and DeepSeek-V3
-RoutedNames names_of(const Architecture& model) {
-  if (model.model_type == "mixtral") return {"block_sparse_moe", "w1", "w3", "w2"};
-  return {"mlp", "gate_proj", "up_proj", "down_proj"};
-}
-
-// Pieces of a fused expert weight: per local expert `names.size()` matrices of `rows` by `columns`.
-std::vector<Piece> expert_pieces(std::string_view half, std::int64_t experts,
-                                 std::initializer_list<std::string_view> names, std::int64_t rows,
-                                 std::int64_t columns) {
-  std::vector<Piece> pieces;
-  std::int64_t offset = 0;
-  for (std::int64_t expert = 0; expert < experts; ++expert) {
-    for (const std::string_view name : names) {
-      pieces.push_back({fmt::format("{}.experts.{{}}.{}.weight", half, name),
-                        {rows, columns, 1},
-                        2,
-                        static_cast<std::int32_t>(expert),
-                        offset});
-      offset += rows * columns;
-    }
-  }
-  return pieces;
-}
-
-}  // namespace
 
 RoutedHalf::RoutedHalf(BlockWriter& write, const Architecture& model, const GraphOptions& options,
                        LayerValues& values)
@@ -56,7 +24,7 @@ RoutedHalf::RoutedHalf(BlockWriter& write, const Architecture& model, const Grap
       shared_tokens_(options.tokens),
       v_(values) {
   const std::int64_t local = X_ / ep_;
-  const RoutedNames names = names_of(model);
+  const RoutedNames names = routed_names(model);
   const GraphParameter router = write.parameter(
       {X_, E_, 1}, false, {{fmt::format("{}.gate.weight", names.half), {X_, E_, 1}, 2, -1, 0}});
   router_ = router.value;
@@ -170,6 +138,30 @@ std::int64_t RoutedHalf::copies() const {
   return std::llround(static_cast<double>(T_ * ep_) * (1 - missed));
 }
 
+// Products in fp8 need multiples of 16 rows an expert, which exchanges of copies leave.
+//
+// Source: Megatron-LM, core/transformer/moe/experts.py, TEGroupedMLP, skip_routed_expert_padding
+bool RoutedHalf::pads_rows() const {
+  return options_.has_fp8_products && options_.has_transformer_engine && !sends_copies();
+}
+
+// Rows of experts between others of zeros, or without these: what they add is left out.
+ValueId RoutedHalf::copied_rows(Pass pass, std::string_view part, ValueId from) {
+  if (!pads_rows()) return from;
+  const ValueId copy = write_.value({rows(), E_, 1});
+  write_.in(pass, Kernel::cast, part, {rows(), 2 * E_ * width(options_.dtype)}, {from}, {copy});
+  return copy;
+}
+
+// Copies carry how many tokens they are of, and of how many experts each, as a node gets one too.
+void RoutedHalf::exchange(Pass pass, std::string_view part, Extent sent, Extent received,
+                          std::initializer_list<ValueId> inputs, ValueId output) {
+  const std::int64_t tokens = sends_copies() ? T_ : 0;
+  const std::int64_t experts_each = sends_copies() ? top_k_ : 0;
+  write_.in(pass, Kernel::all_to_all, part, {sent, received, E_, tokens, experts_each}, inputs,
+            {output}, Lane::expert);
+}
+
 void RoutedHalf::dispatch() {
   if (gathers_tokens()) return dispatch_gathered();
   write_.forward(Kernel::sort_rows, "router", {T_, X_, top_k_}, {indices_}, {order_, counts_});
@@ -181,7 +173,7 @@ void RoutedHalf::dispatch() {
   }
   if (ep_ == 1) {
     received_counts_ = counts_;
-    expert_input_ = permuted;
+    expert_input_ = is_unfused() ? gathered_by_expert(permuted) : permuted;
     return;
   }
   received_counts_ = write_.value({ep_, X_ / ep_, 1}, DType::int64, true);
@@ -191,8 +183,8 @@ void RoutedHalf::dispatch() {
   const Extent arriving = sends_copies() ? Extent(sent) : rows();
   const ValueId received = write_.value({arriving, E_, 1});
   expert_input_ = write_.value({rows(), E_, 1});
-  write_.forward(Kernel::all_to_all, "dispatch", {sent, arriving, E_},
-                 {permuted, counts_, received_counts_}, {received}, Lane::expert);
+  exchange(Pass::forward, "dispatch", sent, arriving, {permuted, counts_, received_counts_},
+           received);
   write_.forward(Kernel::regroup, "dispatch", {rows(), E_, ep_, X_ / ep_},
                  {received, received_counts_}, {expert_input_});
 }
@@ -201,20 +193,22 @@ void RoutedHalf::combine() {
   const ValueId out = write_.value({rows(), E_, 1});
   write_.forward(Kernel::grouped_matmul, "experts.down", {rows(), E_, F_, X_ / ep_},
                  {act_, w2_, received_counts_}, {out});
-  returned_ = out;
+  returned_ = copied_rows(Pass::forward, "experts.down", out);
+  if (adds_bias_apart()) returned_ = down_bias().forward("experts.down", returned_);
   if (sends_copies()) return combine_copies();
   if (gathers_tokens()) return combine_gathered();
   if (ep_ > 1) {
     const std::int64_t sent = T_ * top_k_;
     const ValueId ungrouped = write_.value({rows(), E_, 1});
+    write_.forward(Kernel::ungroup, "combine", {rows(), E_, ep_, X_ / ep_},
+                   {returned_, received_counts_}, {ungrouped});
     returned_ = write_.value({sent, E_, 1});
-    write_.forward(Kernel::ungroup, "combine", {rows(), E_, ep_, X_ / ep_}, {out, received_counts_},
-                   {ungrouped});
-    write_.forward(Kernel::all_to_all, "combine", {rows(), sent, E_},
-                   {ungrouped, received_counts_, counts_}, {returned_}, Lane::expert);
+    exchange(Pass::forward, "combine", rows(), sent, {ungrouped, received_counts_, counts_},
+             returned_);
   }
   shared_forward();
-  write_.forward(Kernel::unpermute, "combine", {T_, E_, top_k_}, {returned_, order_, weights_},
+  const ValueId rows_of_tokens = is_unfused() ? returned_to_tokens(returned_) : returned_;
+  write_.forward(Kernel::unpermute, "combine", {T_, E_, top_k_}, {rows_of_tokens, order_, weights_},
                  {v_.y});
   finish_combine();
 }
@@ -230,8 +224,7 @@ void RoutedHalf::combine_copies() {
   const ValueId summed = write_.value({copies(), E_, 1});
   write_.forward(Kernel::ungroup, "combine", {rows(), E_, ep_, X_ / ep_},
                  {returned_, received_counts_, weights_}, {summed});
-  write_.forward(Kernel::all_to_all, "combine", {copies(), copies(), E_},
-                 {summed, received_counts_, counts_}, {v_.y}, Lane::expert);
+  exchange(Pass::forward, "combine", copies(), copies(), {summed, received_counts_, counts_}, v_.y);
   shared_forward();
   finish_combine();
 }
@@ -246,11 +239,14 @@ void RoutedHalf::forward() {
   write_.forward(Kernel::softmax_top_k, "router", {T_, X_, top_k_}, {logits_},
                  {weights_, indices_});
   dispatch();
+  expert_input_ = copied_rows(Pass::forward, "experts.gate_up", expert_input_);
   gate_up_ = write_.value({rows(), 2 * F_, 1});
   act_ = write_.value({rows(), F_, 1});
   write_.forward(Kernel::grouped_matmul, "experts.gate_up", {rows(), 2 * F_, E_, X_ / ep_},
                  {expert_input_, w13_, received_counts_}, {gate_up_});
-  if (options_.weighs_activations) {
+  if (is_unfused()) {
+    activate_unfused();
+  } else if (options_.weighs_activations) {
     write_.forward(Kernel::swiglu, "experts.activation", {rows(), F_}, {gate_up_, weights_},
                    {act_});
   } else {
@@ -266,7 +262,8 @@ void RoutedHalf::weight_gradients() {
                   {rows(), 2 * F_, E_, X_ / ep_}, {d_gate_up_, expert_input_, received_counts_},
                   {w13_gradient_});
   if (!down_bias_) return;
-  write_bias_backward(write_, "experts.down", rows(), E_, d_out_, down_bias_->gradient);
+  if (!adds_bias_apart())
+    write_bias_backward(write_, "experts.down", rows(), E_, d_out_, down_bias_->gradient);
   write_bias_backward(write_, "experts.gate_up", rows(), 2 * F_, d_gate_up_,
                       gate_up_bias_->gradient);
 }
@@ -286,10 +283,14 @@ void RoutedHalf::router_backward() {
 
 // From the gradient of the experts' output to that of their input, weight gradients left aside.
 void RoutedHalf::experts_backward() {
+  if (adds_bias_apart())
+    d_out_ = down_bias().backward("experts.down", d_out_, down_bias_->gradient);
+  d_out_ = copied_rows(Pass::backward, "experts.down", d_out_);
   const ValueId d_act = write_.value({rows(), F_, 1});
   d_gate_up_ = write_.value({rows(), 2 * F_, 1});
   write_.backward(Kernel::grouped_matmul_input_backward, "experts.down", {rows(), E_, F_, X_ / ep_},
                   {d_out_, w2_, received_counts_}, {d_act});
+  if (is_unfused()) return activation_unfused_backward(d_act);
   if (options_.weighs_activations) {
     write_.backward(Kernel::swiglu_backward, "experts.activation", {rows(), F_},
                     {d_act, gate_up_, weights_}, {d_gate_up_, d_weights_});
@@ -314,6 +315,7 @@ ValueId RoutedHalf::unpermute_backward() {
 // From the gradient of the layer's output to that of the experts' output.
 void RoutedHalf::combine_backward() {
   if (gathers_tokens()) return combine_gathered_backward();
+  if (is_unfused()) return combine_unfused_backward();
   const std::int64_t sent = sends_copies() ? copies() : T_ * top_k_;
   d_weights_ = write_.value({T_, top_k_, 1}, DType::fp32);
   const ValueId d_returned = sends_copies() ? v_.dy : unpermute_backward();
@@ -322,8 +324,8 @@ void RoutedHalf::combine_backward() {
   const Extent arriving = sends_copies() ? Extent(sent) : rows();
   const ValueId received = write_.value({arriving, E_, 1});
   d_out_ = write_.value({rows(), E_, 1});
-  write_.backward(Kernel::all_to_all, "combine", {sent, arriving, E_},
-                  {d_returned, counts_, received_counts_}, {received}, Lane::expert);
+  exchange(Pass::backward, "combine", sent, arriving, {d_returned, counts_, received_counts_},
+           received);
   if (options_.hides_exchange) router_backward();
   if (sends_copies() && !options_.weighs_activations) {
     write_.backward(Kernel::regroup, "combine", {rows(), E_, ep_, X_ / ep_},
@@ -336,7 +338,7 @@ void RoutedHalf::combine_backward() {
 
 // From the gradient of the experts' input to what comes back to this rank's tokens.
 ValueId RoutedHalf::dispatch_backward(ValueId d_rows) {
-  if (ep_ == 1) return d_rows;
+  if (ep_ == 1) return is_unfused() ? gathered_by_expert_backward(d_rows) : d_rows;
   if (gathers_tokens()) return dispatch_gathered_backward(d_rows);
   const std::int64_t sent = sends_copies() ? copies() : T_ * top_k_;
   const Extent leaving = sends_copies() ? Extent(sent) : rows();
@@ -344,8 +346,8 @@ ValueId RoutedHalf::dispatch_backward(ValueId d_rows) {
   const ValueId d_sent = write_.value({sends_copies() ? T_ : sent, E_, 1});
   write_.backward(Kernel::ungroup, "dispatch", {rows(), E_, ep_, X_ / ep_},
                   {d_rows, received_counts_}, {ungrouped});
-  write_.backward(Kernel::all_to_all, "dispatch", {leaving, sent, E_},
-                  {ungrouped, received_counts_, counts_}, {d_sent}, Lane::expert);
+  exchange(Pass::backward, "dispatch", leaving, sent, {ungrouped, received_counts_, counts_},
+           d_sent);
   return d_sent;
 }
 
@@ -356,7 +358,7 @@ void RoutedHalf::backward() {
   const ValueId d_rows = write_.value({rows(), E_, 1});
   write_.backward(Kernel::grouped_matmul_input_backward, "experts.gate_up",
                   {rows(), 2 * F_, E_, X_ / ep_}, {d_gate_up_, w13_, received_counts_}, {d_rows});
-  const ValueId d_sent = dispatch_backward(d_rows);
+  const ValueId d_sent = dispatch_backward(copied_rows(Pass::backward, "experts.gate_up", d_rows));
   if (options_.hides_exchange) weight_gradients();
   if (!options_.hides_exchange || ep_ == 1 || gathers_tokens()) router_backward();
   if (sends_copies() || gathers_tokens()) {

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "costmodel/models/linear_ops.h"
@@ -40,13 +41,14 @@ class TransformerEngine {
            !is_read_wide_[at(op.outputs[0])];
   }
   void find_readers();
+  std::int64_t tensors(const GraphOp& reader) const;
   std::vector<GraphOp> rewritten(const std::vector<GraphOp>& ops);
   GraphOp multiplied(GraphOp op, std::vector<GraphOp>& to);
   ValueId add(GraphOp pass, std::uint8_t part, std::vector<ValueId> outputs,
               std::vector<GraphOp>& to);
-  ValueId by_row(ValueId value, std::uint8_t part, std::vector<GraphOp>& to);
-  ValueId by_column(ValueId value, std::uint8_t part, std::vector<GraphOp>& to);
-  void quantise(ValueId value, std::uint8_t part, std::vector<GraphOp>& to);
+  ValueId by_row(ValueId value, const GraphOp& reader, std::vector<GraphOp>& to);
+  ValueId by_column(ValueId value, const GraphOp& reader, std::vector<GraphOp>& to);
+  void quantise(ValueId value, const GraphOp& reader, std::vector<GraphOp>& to);
 
   OpGraph& graph_;
   Block& block_;
@@ -88,7 +90,7 @@ std::vector<GraphOp> TransformerEngine::rewritten(const std::vector<GraphOp>& op
     } else if (is_gathered(op) || writes_fp8(op)) {
       const ValueId narrow = fp8_like(block_, op.outputs[0]);
       if (is_gathered(op)) {
-        op.inputs[0] = by_row(op.inputs[0], op.part, to);
+        op.inputs[0] = by_row(op.inputs[0], op, to);
         op.work.dtype = DType::fp8;
       }
       known_[std::exchange(op.outputs[0], narrow)].by_row = narrow;
@@ -102,10 +104,10 @@ GraphOp TransformerEngine::multiplied(GraphOp op, std::vector<GraphOp>& to) {
   parameter_of(block_, op).is_fp8 = true;
   op.work.dtype = DType::fp8;
   if (!is_of_weight(op.work.kernel)) {
-    op.inputs[0] = by_row(op.inputs[0], op.part, to);
+    op.inputs[0] = by_row(op.inputs[0], op, to);
     return op;
   }
-  for (ValueId& operand : op.inputs) operand = by_column(operand, op.part, to);
+  for (ValueId& operand : std::span(op.inputs).first(2)) operand = by_column(operand, op, to);
   return op;
 }
 
@@ -118,13 +120,30 @@ ValueId TransformerEngine::add(GraphOp pass, std::uint8_t part, std::vector<Valu
   return to.back().outputs.front();
 }
 
-// Both copies by one pass, but of what is gathered first, and transposed then.
-void TransformerEngine::quantise(ValueId value, std::uint8_t part, std::vector<GraphOp>& to) {
+// How many operands of its own the reader has of a value: rows of experts are quantised expert by
+// expert, by one kernel for all of them under delayed scaling alone.
+//
+// Source: Transformer Engine, pytorch/csrc/extensions/cast.cpp, multi_tensor_quantize_impl
+std::int64_t TransformerEngine::tensors(const GraphOp& reader) const {
+  constexpr std::size_t experts = 3;
+  const bool is_grouped = kernel_class(reader.work.kernel) == KernelClass::grouped_matrix;
+  return is_grouped && recipe_ != Fp8Recipe::delayed ? reader.work.extents[experts].code : 1;
+}
+
+// Both copies by one pass, but of what is gathered first, and transposed then. A largest element is
+// cleared, found and made a scale.
+//
+// Source: Transformer Engine, common/recipe/current_scaling.cu
+void TransformerEngine::quantise(ValueId value, const GraphOp& reader, std::vector<GraphOp>& to) {
+  constexpr std::int64_t kernels_for_a_scale = 3;
+  const std::uint8_t part = reader.part;
+  const std::int64_t n_tensors = tensors(reader);
   const std::int64_t wide = width(graph_.dtype), narrow = width(DType::fp8);
   if (recipe_ == Fp8Recipe::tensorwise) {
     block_.values.push_back({{1, 1, 1}, DType::fp32, ValueRole::activation, false});
     const auto largest = static_cast<ValueId>(block_.values.size() - 1);
-    add(pass_over(graph_, block_, value, wide), part, {largest}, to);
+    add(pass_over(graph_, block_, value, wide, kernels_for_a_scale * n_tensors), part, {largest},
+        to);
   }
   Quantised& copies = known_[value];
   std::vector<ValueId> outputs = {fp8_like(block_, value)};
@@ -134,19 +153,20 @@ void TransformerEngine::quantise(ValueId value, std::uint8_t part, std::vector<G
     copies.by_column = outputs.back();
   }
   const auto n = static_cast<std::int64_t>(outputs.size());
-  add(pass_over(graph_, block_, value, wide + n * narrow), part, std::move(outputs), to);
+  add(pass_over(graph_, block_, value, wide + n * narrow, n_tensors), part, std::move(outputs), to);
 }
 
-ValueId TransformerEngine::by_row(ValueId value, std::uint8_t part, std::vector<GraphOp>& to) {
-  if (!known_[value].by_row) quantise(value, part, to);
+ValueId TransformerEngine::by_row(ValueId value, const GraphOp& reader, std::vector<GraphOp>& to) {
+  if (!known_[value].by_row) quantise(value, reader, to);
   return *known_[value].by_row;
 }
 
-ValueId TransformerEngine::by_column(ValueId value, std::uint8_t part, std::vector<GraphOp>& to) {
-  const ValueId row = by_row(value, part, to);
+ValueId TransformerEngine::by_column(ValueId value, const GraphOp& reader,
+                                     std::vector<GraphOp>& to) {
+  const ValueId row = by_row(value, reader, to);
   Quantised& copies = known_[value];
   if (!copies.by_column)
-    copies.by_column = add(pass_over(graph_, block_, row, 2 * width(DType::fp8)), part,
+    copies.by_column = add(pass_over(graph_, block_, row, 2 * width(DType::fp8)), reader.part,
                            {fp8_like(block_, value)}, to);
   return *copies.by_column;
 }

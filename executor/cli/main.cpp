@@ -36,6 +36,8 @@ void describe_measure(CLI::App& measure, MeasureOptions& options) {
   measure.add_flag_callback(
       "--quick", [&options] { options.coverage = Coverage::quick; },
       "A minute, and the sizes of small models only");
+  measure.add_flag("--bf16", options.has_bf16,
+                   "Also kernels in bf16, for plans with --compute-dtype bf16");
   measure.add_flag("--force", options.may_overwrite, "Overwrite the profile");
   measure.add_flag("-q,--quiet", options.is_quiet, "No progress");
   measure.footer("Example: xt-run measure --out profiles/this_machine.yaml --nproc 2");

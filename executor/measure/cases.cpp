@@ -17,8 +17,8 @@ using Grid = std::vector<Row>;  // per axis, the values along it
 // A call longer than this only repeats what shorter ones say.
 double largest_call_flops(Coverage coverage) { return coverage == Coverage::quick ? 3e9 : 5e9; }
 
-Work fp32_work(Kernel kernel, const Row& extents) {
-  Work work{kernel, DType::fp32, Group::none, {}};
+Work work_of(Kernel kernel, DType dtype, const Row& extents) {
+  Work work{kernel, dtype, Group::none, {}};
   XT_CHECK(extents.size() <= work.extents.size(), extents.size());
   std::copy(extents.begin(), extents.end(), work.extents.begin());
   return work;
@@ -195,14 +195,30 @@ bool is_affordable(const Work& work, Coverage coverage) {
          memory_traffic(work, {}).value <= largest_call_bytes;
 }
 
-KernelCases cases_of(const Plan& plan, Coverage coverage) {
+// Whether operands have one type whatever layers compute in.
+bool has_one_type(Kernel kernel) {
+  switch (kernel) {
+    case Kernel::rope_table:
+    case Kernel::sort_rows:
+    case Kernel::fill_zero:
+    case Kernel::cast:
+    case Kernel::square_sum:
+    case Kernel::clip:
+    case Kernel::adamw:
+      return true;
+    default:
+      return false;
+  }
+}
+
+KernelCases cases_of(const Plan& plan, Coverage coverage, DType dtype) {
   const Grid& grid = coverage == Coverage::quick ? plan.quick : plan.full;
-  KernelCases cases{plan.kernel, {}, fp32_work(plan.kernel, plan.smallest), {}};
+  KernelCases cases{plan.kernel, {}, work_of(plan.kernel, dtype, plan.smallest), {}};
   for (std::size_t i = 0; i < plan.axes.size(); ++i)
     if (grid[i].size() > 1) cases.axes.push_back(plan.axes[i]);
   XT_CHECK(!cases.axes.empty(), name(plan.kernel));
   for (const Row& place : places(grid)) {
-    const Work work = fp32_work(plan.kernel, plan.extents(place));
+    const Work work = work_of(plan.kernel, dtype, plan.extents(place));
     if (is_affordable(work, coverage)) cases.points.push_back(work);
   }
   return cases;
@@ -210,11 +226,13 @@ KernelCases cases_of(const Plan& plan, Coverage coverage) {
 
 }  // namespace
 
-std::vector<KernelCases> kernel_cases(Coverage coverage) {
+std::vector<KernelCases> kernel_cases(Coverage coverage, DType dtype) {
   std::vector<KernelCases> all;
   for (const auto& group : {products(), grouped_products(), attentions(), layer_kernels(),
                             routing_kernels(), flat_kernels()})
-    for (const Plan& plan : group) all.push_back(cases_of(plan, coverage));
+    for (const Plan& plan : group)
+      if (dtype == DType::fp32 || !has_one_type(plan.kernel))
+        all.push_back(cases_of(plan, coverage, dtype));
   return all;
 }
 

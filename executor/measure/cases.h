@@ -23,8 +23,9 @@ struct KernelCases {
   std::vector<Work> points;       ///< no two at the same place
 };
 
-/// The sizes of every kernel that computes, in fp32; no call moves more than largest_call_bytes.
-std::vector<KernelCases> kernel_cases(Coverage coverage);
+/// The sizes of every kernel that computes in `dtype`, which is fp32, or bf16 for those that layers
+/// run in it; no call moves more than largest_call_bytes.
+std::vector<KernelCases> kernel_cases(Coverage coverage, DType dtype = DType::fp32);
 
 /// No operand list of a case is longer.
 inline constexpr std::int64_t largest_call_bytes = std::int64_t{128} << 20;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 
 #include "costmodel/diagnostics/diagnostic.h"
 #include "costmodel/document/writer.h"
@@ -69,6 +70,10 @@ Measurements measure(Session& session, const MeasureOptions& options) {
     Ring ring(largest_call_bytes, cache_bytes_per_rank(session.n_ranks()) / 4, 1);
     found.kernels = time_kernels(session, kernel_cases(options.coverage), ring,
                                  plan("kernels", budget.kernels));
+    if (options.has_bf16)
+      std::ranges::move(time_kernels(session, kernel_cases(options.coverage, DType::bf16), ring,
+                                     plan("kernels in bf16", budget.kernels)),
+                        std::back_inserter(found.kernels));
   }
   found.memory_copies =
       time_memory_copies(session, largest_call_bytes, plan("memory", budget.memory_copies));
@@ -98,6 +103,8 @@ void print_summary(const Profile& profile, const MeasureOptions& options, double
   fmt::print("{}: {}\n", profile.name, profile.title);
   fmt::print("  best matrix product  {} a rank in fp32\n",
              format(profile.peak(DType::fp32)->value));
+  if (const auto& narrow = profile.peak(DType::bf16))
+    fmt::print("                       {} a rank in bf16\n", format(narrow->value));
   fmt::print("  copies in memory     {} a rank\n", format(profile.hbm.value));
   fmt::print("  issuing              {} an op\n", format(profile.launch.kernel.value));
   if (profile.devices_per_node > 1) {

@@ -19,6 +19,7 @@ struct MeasureOptions {
   int n_ranks = 1;
   std::optional<int> threads = {};  ///< per rank; an equal share of the cores if none
   Coverage coverage = Coverage::full;
+  bool has_bf16 = false;  ///< also what layers do in bf16
   bool may_overwrite = false;
   bool is_quiet = false;  ///< no progress
   std::vector<std::string> arguments =

@@ -54,11 +54,14 @@ bool is_any(std::string_view word, std::initializer_list<std::string_view> words
   return std::ranges::find(words, word) != words.end();
 }
 
-// Only products come in another type than fp32 here.
+// Angles, statistics of norms and attention, weights of experts and sums are fp32 everywhere.
 at::ScalarType type_of(const Work& work, std::string_view role) {
   if (is_any(role, {"tokens", "labels", "positions", "indices", "order", "counts"}))
     return at::kLong;
   if (role == "boundaries") return at::kInt;
+  if (is_any(role, {"table", "rstd", "moments", "lse", "weights", "dweights", "valid_tokens",
+                    "loss", "sum"}))
+    return at::kFloat;
   return scalar_type(work.dtype);
 }
 

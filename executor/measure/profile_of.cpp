@@ -75,6 +75,8 @@ KernelEfficiency efficiency_of(const KernelTimes& found, const Rates& rates) {
   XT_CHECK(found.points.size() == found.cases.points.size(), name(found.cases.kernel));
   KernelEfficiency efficiency;
   efficiency.kernel = found.cases.kernel;
+  if (const DType dtype = found.cases.smallest.dtype; dtype != DType::fp32)
+    efficiency.dtype = dtype;
   efficiency.axes = found.cases.axes;
   efficiency.latency = Seconds(latency_of(found.smallest, shortest_of(found.points)));
   for (std::size_t i = 0; i < found.points.size(); ++i) {
@@ -120,12 +122,15 @@ double best_rate(const RateCurve& curve) {
   return best;
 }
 
-// The rate of the fastest product of any pass and size.
-Sourced<FlopsPerSecond> fp32_peak(const std::vector<KernelTimes>& kernels) {
+// The rate of the fastest product of any pass and size, if products in `dtype` were measured.
+std::optional<Sourced<FlopsPerSecond>> peak_in(DType dtype,
+                                               const std::vector<KernelTimes>& kernels) {
   double best = 0;
   const Samples* samples = nullptr;
   for (const KernelTimes& found : kernels) {
-    if (kernel_class(found.cases.kernel) != KernelClass::matrix) continue;
+    if (kernel_class(found.cases.kernel) != KernelClass::matrix ||
+        found.cases.smallest.dtype != dtype)
+      continue;
     for (std::size_t i = 0; i < found.points.size(); ++i) {
       const double rate =
           hardware_flops(found.cases.points[i], {}).value / found.points[i].median();
@@ -134,9 +139,10 @@ Sourced<FlopsPerSecond> fp32_peak(const std::vector<KernelTimes>& kernels) {
       samples = &found.points[i];
     }
   }
-  XT_CHECK(samples != nullptr);
-  return {FlopsPerSecond(rounded(best)),
-          measured_here("best sustained matrix product; " + repeats(*samples))};
+  if (samples == nullptr) return std::nullopt;
+  return Sourced<FlopsPerSecond>{
+      FlopsPerSecond(rounded(best)),
+      measured_here("best sustained matrix product; " + repeats(*samples))};
 }
 
 std::string counted(std::int64_t n, std::string_view noun) {
@@ -258,11 +264,14 @@ Profile profile_of(const Measurements& found, std::string name) {
   profile.name = std::move(name);
   describe_machine(profile, found.machine);
   fill_device_memory(profile, found.reserved_over_allocated);
-  profile.peaks.of[static_cast<std::size_t>(DType::fp32)] = fp32_peak(found.kernels);
+  for (const DType dtype : {DType::fp32, DType::bf16})
+    profile.peaks.of[static_cast<std::size_t>(dtype)] = peak_in(dtype, found.kernels);
+  XT_CHECK(profile.peak(DType::fp32));
   fill_memory(profile, found.memory_copies);
-  const Rates rates{profile.peak(DType::fp32)->value, profile.hbm.value};
-  for (const KernelTimes& kernel : found.kernels)
+  for (const KernelTimes& kernel : found.kernels) {
+    const Rates rates{profile.peak(kernel.cases.smallest.dtype)->value, profile.hbm.value};
     profile.kernels.push_back(efficiency_of(kernel, rates));
+  }
   fill_classes(profile);
   fill_collectives(profile, found.collectives);
   profile.copies = {rate_of(found.to_host), rate_of(found.to_device)};

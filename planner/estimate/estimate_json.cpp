@@ -47,6 +47,7 @@ Json strategy_json(const Plan& plan) {
        {"reduce_dtype", name(s.reduce_dtype)},
        {"compile", s.is_compiled},
        {"compile_loss", s.compiles_loss},
+       {"fused_experts", s.fuses_experts},
        {"attention_kernel", kernel ? Json(*kernel) : Json()}});
 }
 

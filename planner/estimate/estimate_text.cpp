@@ -68,6 +68,7 @@ std::string layout_text(const Strategy& s) {
   if (!s.is_compiled) text += ", op by op";
   if (s.compiles_loss) text += ", loss compiled";
   if (!s.communication_overlap) text += ", no exchange overlaps";
+  if (!s.fuses_experts) text += ", experts op by op";
   if (s.expert_parallel_overlap) text += ", micro-steps in pairs";
   if (s.intra_layer_micro_batches > 1)
     text += fmt::format(", {} packs in lock-step", s.intra_layer_micro_batches);

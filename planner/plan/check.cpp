@@ -120,7 +120,6 @@ void Checks::check_engine() {
   check_shards();
 }
 
-// What the families that are executed may have and xt-run has no kernel for.
 void Checks::check_executed_attention() {
   const Architecture& a = plan_.architecture;
   if (a.rope_scaling.kind == RopeScalingKind::other)

@@ -13,6 +13,13 @@ void check_kernels(const Plan& plan, const EngineRules& rules, Request& request)
   if (s.compiles_loss && (!rules.may_compile_loss || !s.is_compiled || s.tensor_parallel > 1))
     request.problem("compile_loss", "only torchtitan compiles its loss, where it compiles layers",
                     "leave it out; tensor parallel ranks share a loss that is not compiled");
+  if (!s.fuses_experts && !rules.has_eager_kernels)
+    request.problem("fused_experts",
+                    fmt::format("{} has fused kernels for experts only", rules.name),
+                    "engine torchtitan also runs them op by op");
+  else if (!s.fuses_experts && (s.expert_parallel > 1 || !a.is_moe()))
+    request.problem("fused_experts", "rows are gathered op by op where a rank has all experts",
+                    "leave it out");
   if (!s.recompute_ops.is_all() && !rules.drops_by_op)
     request.problem("recompute_ops", fmt::format("{} recomputes whole layers", rules.name),
                     "engine torchtitan can recompute some ops of a layer");

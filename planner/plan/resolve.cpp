@@ -147,6 +147,7 @@ void Resolver::choose_counts() {
   s.reduce_dtype = from_.reduce_dtype.value_or(rules_->reduce_dtype);
   s.is_compiled = from_.compile.value_or(true);
   s.compiles_loss = from_.compile_loss.value_or(false);
+  s.fuses_experts = from_.fused_experts.value_or(true);
   s.recompute_ops = from_.recompute_ops.value_or(RecomputeOps{});
 }
 

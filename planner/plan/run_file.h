@@ -41,6 +41,7 @@ struct RunFile {
   std::optional<DType> reduce_dtype;
   std::optional<bool> compile;
   std::optional<bool> compile_loss;
+  std::optional<bool> fused_experts;
   std::optional<std::string> attention_kernel;
   std::optional<std::int64_t> devices;
   std::optional<std::int64_t> expert_parallel;
@@ -178,6 +179,9 @@ struct RunFile {
     archive.field("compile_loss", compile_loss,
                   "true: the loss is compiled too and no logits are widened in memory (default "
                   "false)");
+    archive.field("fused_experts", fused_experts,
+                  "false: rows of experts are gathered, activated, weighted and summed op by op "
+                  "(default true)");
     archive.field(
         "attention_kernel", attention_kernel,
         "Library of attention, such as flash2, flash3 or cudnn; unfused keeps scores as tensors "

@@ -14,7 +14,7 @@ namespace {
 // layers are beyond the reach of what they do a layer ahead and behind, and so are they of each
 // other. At the end it is three: while a layer runs backward, what the one before handed over to
 // it ends, one micro-batch in lock-step after the other.
-constexpr std::size_t stays = 8, below = 2, above = 4;
+constexpr std::size_t stays = 9, below = 2, above = 5;
 
 // One count of bytes for each pool of the device, and one for the host.
 constexpr std::size_t n_tracks = n_lanes + 1, host_track = n_lanes;

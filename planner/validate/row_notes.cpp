@@ -38,6 +38,16 @@ bool may_be_of_device(const PublishedRow& row) {
   return row.notes.find("(allocator or device) not stated") != std::string::npos;
 }
 
+bool uses_liger(const PublishedRow& row) {
+  return row.notes.find("Liger fused linear cross entropy") != std::string::npos ||
+         row.notes.find("Liger fused cross entropy") != std::string::npos;
+}
+
+bool attends_by_transformer_engine(const PublishedRow& row) {
+  return row.framework.starts_with("NeMo AutoModel") && row.model.is_moe() &&
+         row.notes.find("FlexAttention") == std::string::npos;
+}
+
 std::int64_t dies_of_row(const PublishedRow& row, const Profile& profile) {
   return row.machine == one_die ? profile.ranks_per_device : 1;
 }

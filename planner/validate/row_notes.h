@@ -31,6 +31,17 @@ bool compiles_loss(const PublishedRow& row);
 /// Whether memory of unknown kind may be what the device counts.
 bool may_be_of_device(const PublishedRow& row);
 
+/// Whether a row has Liger's kernels: of the loss, and of norms, rotary angles and SwiGLU.
+///
+/// Source:  Liger-Kernel, transformers/monkey_patch.py
+bool uses_liger(const PublishedRow& row);
+
+/// Whether a row of FSDP2 runs attention of Transformer Engine, which is the machine's: routed
+/// models of NeMo AutoModel do, unless their notes say FlexAttention.
+///
+/// Source:  NeMo AutoModel, examples/benchmark/configs/*_te_deepep.yaml
+bool attends_by_transformer_engine(const PublishedRow& row);
+
 /// Devices of a row in one of the profile's: 1, or the dies of a package where the row counts dies.
 std::int64_t dies_of_row(const PublishedRow& row, const Profile& profile);
 

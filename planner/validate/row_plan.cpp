@@ -11,6 +11,7 @@
 #include "planner/validate/row_notes.h"
 #include "planner/validate/row_offload.h"
 #include "planner/validate/row_recompute.h"
+#include "planner/validate/row_routing.h"
 #include "planner/validate/tuned_recipe.h"
 
 namespace xt {
@@ -221,8 +222,6 @@ std::int64_t liger_chunk(const PublishedRow& row) {
   return static_cast<std::int64_t>(std::bit_ceil(least));
 }
 
-constexpr std::array<std::string_view, 2> liger_phrases = {"Liger fused linear cross entropy",
-                                                           "Liger fused cross entropy"};
 constexpr std::array<std::string_view, 3> chunk_phrases = {
     "cross entropy in chunks", "cross entropy in 8 chunks", "chunked loss"};
 
@@ -232,7 +231,7 @@ constexpr std::array<std::string_view, 3> chunk_phrases = {
 // Source: torchtitan, components/loss.py
 std::string loss_chunk(const PublishedRow& row, const EngineOfFramework& of) {
   constexpr std::int64_t default_chunks = 8;
-  if (says_any(row, liger_phrases)) return std::to_string(liger_chunk(row));
+  if (uses_liger(row)) return std::to_string(liger_chunk(row));
   if (says_any(row, chunk_phrases) && !notes_say(row, "undoes the loss chunking"))
     return std::to_string(loss_tokens(row) / default_chunks);
   return std::string(of.loss_chunk);
@@ -291,6 +290,8 @@ Flags layout_flags(const PublishedRow& row, const Profile& profile) {
   if (state_ranks(row) > 0) flags.emplace_back("shard_ranks", std::to_string(state_ranks(row)));
   const bool sends_copies = row.framework.find("DeepEP") != std::string::npos ||
                             says_any(row, copies_phrases) || sends_copies_by_recipe(row);
+  if (const double imbalance = routing_imbalance(row); imbalance > 1)
+    flags.emplace_back("routing_imbalance", fmt::format("{:.3f}", imbalance));
   if (overlaps_exchange(row)) flags.emplace_back("expert_parallel_overlap", "true");
   if (overlaps_nothing(row)) flags.emplace_back("communication_overlap", "false");
   if (parallel.ep > 1 && sends_copies) flags.emplace_back("dispatch", "deep_ep");
@@ -303,6 +304,7 @@ std::string attention_kernel(const PublishedRow& row, const EngineOfFramework& o
   if (has_unfused_attention(row)) return std::string(unfused_attention);
   if (attention_libraries(profile).empty()) return {};
   if (of.fixes_attention) return std::string(of.attention_kernel);
+  if (!row.attention && attends_by_transformer_engine(row)) return {};
   return row.attention.value_or(std::string(of.attention_kernel));
 }
 
@@ -330,9 +332,10 @@ Flags flags_of(const PublishedRow& row, const EngineOfFramework& of, const Profi
   if (const auto ops = dropped_ops(row)) flags.emplace_back("recompute_ops", *ops);
   const EngineRules& rules = *engine_named(of.engine);
   const bool is_eager_at_rest = rules.has_eager_kernels && rules.keeps_narrow_shards;
-  // Source: Liger-Kernel, transformers/monkey_patch.py: also norms, rotary angles and SwiGLU
-  const bool is_fused = row.compile.value_or(!is_eager_at_rest) || says_any(row, liger_phrases);
+  const bool is_fused = row.compile.value_or(!is_eager_at_rest) || uses_liger(row);
   if (rules.has_eager_kernels && !is_fused) flags.emplace_back("compile", "false");
+  if (notes_say(row, "experts by grouped_mm on gathered"))
+    flags.emplace_back("fused_experts", "false");
   for (const Flags& more : {data_flags(row, of), layout_flags(row, profile)})
     flags.insert(flags.end(), more.begin(), more.end());
   return flags;

@@ -94,6 +94,71 @@ TEST(TransformerEngine, TensorRanksGatherOneByteAndScatterTwo) {
   }
 }
 
+// Kernels that passes of a layer's experts are issued as in `phase`, passes of one kernel apart.
+std::vector<std::int64_t> calls_of_experts(const Schedule& schedule, Phase phase) {
+  std::vector<std::int64_t> calls;
+  for (const Op& op : schedule.ops) {
+    const Work& work = schedule.work(op);
+    const bool is_of_experts = schedule.parts[op.origin.part].starts_with("experts.");
+    if (work.kernel == Kernel::cast && is_of_experts && op.origin.layer == 1 &&
+        op.origin.phase == phase && work.extents[2] != Extent{})
+      calls.push_back(work.extents[2].code);
+  }
+  return calls;
+}
+
+Schedule routed(const std::string& recipe, const Flags& more = {}) {
+  const Flags experts = {{"model", "qwen3_30b_a3b"}, {"expert_parallel", "8"}};
+  return estimate_of(fp8(recipe, test::with(experts, more))).schedule;
+}
+
+// 16 experts a rank; a scale takes three kernels, the two copies of an operand one.
+TEST(TransformerEngine, QuantisesRowsExpertByExpert) {
+  const std::vector<std::int64_t> both_operands = {48, 16, 48, 16};
+  EXPECT_EQ(calls_of_experts(routed("tensorwise"), Phase::forward), both_operands);
+  EXPECT_EQ(calls_of_experts(routed("tensorwise"), Phase::backward), both_operands);
+  EXPECT_THAT(calls_of_experts(routed("blockwise"), Phase::forward), testing::ElementsAre(16, 16));
+}
+
+TEST(TransformerEngine, QuantisesRowsOfAllExpertsAtOnceUnderDelayedScaling) {
+  EXPECT_THAT(calls_of_experts(routed("delayed"), Phase::forward), testing::IsEmpty());
+  EXPECT_THAT(calls_of_experts(routed("delayed"), Phase::backward), testing::IsEmpty());
+}
+
+// Passes that read and write rows of layer 1's experts in 16 bits.
+std::int64_t passes_over_rows(const Schedule& schedule, Phase phase) {
+  std::int64_t passes = 0;
+  for (const Op& op : schedule.ops) {
+    const Work& work = schedule.work(op);
+    const bool is_of_experts = schedule.parts[op.origin.part].starts_with("experts.");
+    passes += work.kernel == Kernel::cast && is_of_experts && op.origin.layer == 1 &&
+              op.origin.phase == phase && work.extents[1] == Extent(2 * 2 * 2048) &&
+              schedule.buffers[at(schedule.outputs(op)[0])].dtype == DType::bf16;
+  }
+  return passes;
+}
+
+TEST(TransformerEngine, RowsArePaddedWhereNoExchangeOfCopiesDid) {
+  for (const Phase phase : {Phase::forward, Phase::backward}) {
+    EXPECT_EQ(passes_over_rows(routed("delayed"), phase), 2);
+    EXPECT_EQ(passes_over_rows(routed("delayed", {{"dispatch", "deep_ep"}}), phase), 0);
+  }
+}
+
+// Passes of each expert add the last bias times weights; MindSpeed's product adds it.
+TEST(TransformerEngine, BiasesOfExpertsAreAddedExpertByExpert) {
+  const auto calls = [](const char* engine, Phase phase) {
+    const Flags flags = {{"model", "gpt_oss_20b"},
+                         {"expert_parallel", "4"},
+                         {"engine", engine},
+                         {"pack_length", "4096"}};
+    return calls_of_experts(estimate_of(flags).schedule, phase);
+  };
+  EXPECT_THAT(calls("megatron", Phase::forward), testing::ElementsAre(16));
+  EXPECT_THAT(calls("megatron", Phase::backward), testing::ElementsAre(8, 32));
+  EXPECT_THAT(calls("mindspeed", Phase::forward), testing::IsEmpty());
+}
+
 std::int64_t bytes_of_parameters(const Schedule& schedule) {
   std::int64_t bytes = 0;
   for (const Buffer& buffer : schedule.buffers)

@@ -30,7 +30,8 @@ struct Case {
     return fmt::format(
         "{} {} layers {} tied {} ranks {} ep {} by {} sp {} cp {} {} shards {} lock-step {} pack "
         "{} "
-        "sample {} accumulation {} recompute {} swap {} chunk {} {} {} compiled {} drops {} "
+        "sample {} accumulation {} recompute {} swap {} chunk {} {} {} compiled {} experts fused "
+        "{} drops {} "
         "tp {} tokens shared {} in pieces {} zero {} pp {} of {} fp8 {} {} gathered {} "
         "pairs {} attention fused {} dropped {} offloaded {} state on the host {} weights {} "
         "exchanges overlap {} references {} loss compiled {}",
@@ -43,9 +44,9 @@ struct Case {
         strategy.sample_length, strategy.gradient_accumulation, strategy.recompute_layers,
         strategy.swap_layers, strategy.loss_chunk, name(strategy.compute_dtype),
         optimizer_names[static_cast<std::size_t>(strategy.optimizer)], strategy.is_compiled,
-        strategy.recompute_ops.text(), strategy.tensor_parallel, strategy.tensor_sequence_parallel,
-        strategy.tensor_parallel_overlap, strategy.zero, strategy.pipeline_parallel,
-        strategy.virtual_stages, strategy.has_fp8_products,
+        strategy.fuses_experts, strategy.recompute_ops.text(), strategy.tensor_parallel,
+        strategy.tensor_sequence_parallel, strategy.tensor_parallel_overlap, strategy.zero,
+        strategy.pipeline_parallel, strategy.virtual_stages, strategy.has_fp8_products,
         fp8_recipe_names[static_cast<std::size_t>(strategy.fp8_recipe)], strategy.gathers_fp8,
         strategy.expert_parallel_overlap, strategy.fuses_attention, model.has_attention_dropout,
         strategy.offload_share, strategy.offloads_optimizer, strategy.offloads_parameters,
@@ -195,6 +196,8 @@ inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& 
   s.is_compiled = !engine.has_eager_kernels || random() % 2 == 0;
   s.compiles_loss =
       engine.may_compile_loss && s.is_compiled && s.tensor_parallel == 1 && random() % 2 == 0;
+  s.fuses_experts = !engine.has_eager_kernels || s.expert_parallel > 1 || !drawn.model.is_moe() ||
+                    random() % 2 == 0;
   s.reduce_dtype = random() % 2 == 0 ? DType::bf16 : DType::fp32;
   if (engine.drops_by_op)
     for (std::size_t op = 0; op < recompute_op_names.size(); ++op)

@@ -197,6 +197,14 @@ TEST(MemoryBound, TakesBytesOverTheFractionOfBandwidth) {
   EXPECT_EQ(norm.issue, Seconds(1e-6));
 }
 
+TEST(MemoryBound, KernelsThatShareAnOpWaitAndAreIssuedOneByOne) {
+  const Demand one = priced(work(Kernel::cast, DType::bf16, {1'000'000, 4}));
+  const Demand eight = priced(work(Kernel::cast, DType::bf16, {1'000'000, 4, 8}));
+  EXPECT_EQ(eight.issue, one.issue * 8);
+  EXPECT_EQ(eight.latency, one.latency * 8);
+  EXPECT_EQ(eight.on(Resource::hbm), one.on(Resource::hbm));  // the machine knows one fraction
+}
+
 TEST(Optimizer, AdamWMovesSevenWordsAnElement) {
   // Its shards are fp32 under any compute dtype.
   for (const DType dtype : {DType::fp32, DType::bf16})

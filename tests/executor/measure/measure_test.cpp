@@ -25,9 +25,15 @@ namespace {
 
 constexpr std::int64_t small_ring = std::int64_t{1} << 24;
 
+std::vector<KernelCases> all_cases() {
+  std::vector<KernelCases> all = kernel_cases(Coverage::quick);
+  std::ranges::move(kernel_cases(Coverage::quick, DType::bf16), std::back_inserter(all));
+  return all;
+}
+
 // The cheapest few sizes of every kernel.
 std::vector<KernelCases> cheap_cases() {
-  std::vector<KernelCases> all = kernel_cases(Coverage::quick);
+  std::vector<KernelCases> all = all_cases();
   for (KernelCases& cases : all) {
     std::ranges::sort(cases.points, {}, [](const Work& work) {
       return hardware_flops(work, {}).value + static_cast<double>(memory_traffic(work, {}).value);
@@ -60,7 +66,7 @@ TEST(Measure, OnTwoRanksMakesAProfile) { EXPECT_EQ(run_ranks("measure_a_little",
 
 TEST(Operands, AreInEveryKernelsRoles) {
   std::mt19937_64 random(1);
-  for (const KernelCases& cases : kernel_cases(Coverage::quick)) {
+  for (const KernelCases& cases : all_cases()) {
     const Operands operands = operands_of(cases.points.front(), random);
     const auto n_roles = [](std::string_view roles) {
       return roles.empty() ? 0

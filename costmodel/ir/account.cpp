@@ -12,19 +12,21 @@ struct Span {
   Instant end;
 };
 
-// Sorted spans without overlaps.
+// Sorted spans without overlaps. Those of one lane are sorted as they come.
 std::vector<Span> merged(std::vector<Span> spans) {
-  std::sort(spans.begin(), spans.end(),
-            [](const Span& a, const Span& b) { return a.start < b.start; });
-  std::vector<Span> result;
+  const auto begins_before = [](const Span& a, const Span& b) { return a.start < b.start; };
+  if (!std::is_sorted(spans.begin(), spans.end(), begins_before))
+    std::sort(spans.begin(), spans.end(), begins_before);
+  std::size_t n = 0;
   for (const Span& span : spans) {
-    if (!result.empty() && span.start <= result.back().end) {
-      result.back().end = std::max(result.back().end, span.end);
+    if (n > 0 && span.start <= spans[n - 1].end) {
+      spans[n - 1].end = std::max(spans[n - 1].end, span.end);
     } else {
-      result.push_back(span);
+      spans[n++] = span;
     }
   }
-  return result;
+  spans.resize(n);
+  return spans;
 }
 
 Duration length(const std::vector<Span>& spans) {
@@ -66,30 +68,30 @@ StepAccount account(const Schedule& schedule, const Timeline& timeline) {
 StepAccount account(const Schedule& schedule, std::span<const Event> events, Duration span) {
   StepAccount result;
   std::vector<Span> compute;
-  std::vector<Span> busy;
+  compute.reserve(events.size());
   std::array<std::vector<Span>, n_traffic> traffic;
   for (const Event& event : events) {
     const Op& op = schedule.op(event.op);
     const Span ran{event.start, event.end};
     if (const auto kind = traffic_of(schedule.work(op).kernel)) {
       traffic[static_cast<std::size_t>(*kind)].push_back(ran);
-      busy.push_back(ran);
     } else if (op.lane == Lane::compute) {
       compute.push_back(ran);
-      busy.push_back(ran);
       result.phases[static_cast<std::size_t>(op.origin.phase)] += to_seconds(ran.end - ran.start);
     }
   }
   compute = merged(std::move(compute));
   result.step = to_seconds(span);
   result.compute = to_seconds(length(compute));
-  result.idle = result.step - to_seconds(length(merged(std::move(busy))));
+  std::vector<Span> busy = compute;
   for (std::size_t kind = 0; kind < n_traffic; ++kind) {
     const std::vector<Span> spans = merged(std::move(traffic[kind]));
     const Duration total = length(spans);
     result.traffic[kind].total = to_seconds(total);
     result.traffic[kind].exposed = to_seconds(total - common(spans, compute));
+    busy.insert(busy.end(), spans.begin(), spans.end());
   }
+  result.idle = result.step - to_seconds(length(merged(std::move(busy))));
   return result;
 }
 

@@ -24,14 +24,6 @@ void merge(Clock& into, const Clock from) {
     into[lane] = std::max(into[lane], from[lane]);
 }
 
-// Whether `clock` knows all `users` to have ended.
-template <typename Clock>
-bool covers(const Clock& clock, const Clock& users) {
-  int n_unknown = 0;
-  for (std::size_t lane = 0; lane < clock.size(); ++lane) n_unknown += clock[lane] < users[lane];
-  return n_unknown == 0;
-}
-
 }  // namespace
 
 // Room is mere address space until it is used.
@@ -275,28 +267,51 @@ void ScheduleBuilder::end_section(std::int32_t repeat, Origin origin) {
   section_begin_ = end;
 }
 
-// The first op of `lane` that knows all `users` to have ended. Knowledge only grows, so that it is
-// sought behind the last user on that lane, from where the latest of those on other lanes is known.
-ScheduleBuilder::Stamp ScheduleBuilder::first_knowing(Lane lane, Clock users) const {
+// The first op of `lane` that knows all users of a buffer to have ended. Knowledge only grows, so
+// that it is sought behind the last user on that lane, from where the latest of those on other
+// lanes is known. Users are read where they are: in a copy that was just changed, loads of several
+// lanes at once would wait for the change.
+ScheduleBuilder::Stamp ScheduleBuilder::first_knowing(Lane lane, const Uses& uses) const {
+  const Clock& elsewhere = elsewhere_[uses.elsewhere].users;
+  const bool is_owner = lane == uses.lane;
+  const Stamp own = is_owner ? uses.user : elsewhere[index(lane)];
+  Lane latest = is_owner ? lane : uses.lane;
+  Stamp latest_user = is_owner ? 0 : uses.user;
+  int n_lanes_in_use = 0;
+  for (std::size_t l = 0; l < n_lanes; ++l) {
+    if (elsewhere[l] == 0 || l == index(lane)) continue;
+    ++n_lanes_in_use;
+    if (elsewhere[l] <= latest_user) continue;
+    latest = static_cast<Lane>(l);
+    latest_user = elsewhere[l];
+  }
   const std::vector<Knowledge>& knowledge = knowledge_[index(lane)];
-  const Stamp own = std::exchange(users[index(lane)], 0);
-  const auto first = knowledge.begin() + (own > 0 ? known_[at(op_of(own))] : 0);
-  if (covers(first->clock, users)) return std::max(first->since, own);
-  const auto latest =
-      static_cast<std::size_t>(std::max_element(users.begin(), users.end()) - users.begin());
-  auto knowing = std::partition_point(first, knowledge.end(), [&](const Knowledge& known) {
-    return known.clock[latest] < users[latest];
-  });
-  while (knowing != knowledge.end() && !covers(knowing->clock, users)) ++knowing;
+  auto knowing = knowledge.begin() + (own > 0 ? known_[at(op_of(own))] : 0);
+  const auto is_too_early = [&](const Knowledge& known) {
+    return known.clock[index(latest)] < latest_user;
+  };
+  // Steps grow, as most users are known to have ended a few entries on.
+  std::ptrdiff_t step = 1;
+  for (; step < knowledge.end() - knowing && is_too_early(knowing[step]); step *= 2)
+    knowing += step;
+  knowing = std::partition_point(knowing, knowing + std::min(step + 1, knowledge.end() - knowing),
+                                 is_too_early);
+  const auto knows_all = [&](const Knowledge& known) {
+    if (!is_owner && known.clock[index(uses.lane)] < uses.user) return false;
+    for (std::size_t l = 0; l < n_lanes; ++l)
+      if (l != index(lane) && known.clock[l] < elsewhere[l]) return false;
+    return true;
+  };
+  const bool is_one = n_lanes_in_use + (is_owner ? 0 : 1) == 1;
+  if (!is_one)
+    while (knowing != knowledge.end() && !knows_all(*knowing)) ++knowing;
   return knowing != knowledge.end() ? std::max(knowing->since, own) : after_all;
 }
 
 // The first op of the buffer's lane, or of the host, that knows every user to have ended.
 ScheduleBuilder::Stamp ScheduleBuilder::ending(const Uses& uses) const {
   if (uses.elsewhere == nowhere) return uses.user;
-  Clock users = elsewhere_[uses.elsewhere].users;
-  users[index(uses.lane)] = uses.user;
-  return std::min(first_knowing(uses.lane, users), first_knowing(Lane::host, users));
+  return std::min(first_knowing(uses.lane, uses), first_knowing(Lane::host, uses));
 }
 
 // Ends every buffer with its last user, which covers all of them.

@@ -138,7 +138,7 @@ class ScheduleBuilder {
   Needs touch(const OpUse& use, Stamp stamp);
   void require(Clock& required, OpId op) const;
   void learn(Op& op, Stamp stamp, const Clock& required);
-  Stamp first_knowing(Lane lane, Clock users) const;
+  Stamp first_knowing(Lane lane, const Uses& uses) const;
   Stamp ending(const Uses& uses) const;
   void write_ended();
 

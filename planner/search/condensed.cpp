@@ -10,11 +10,15 @@
 namespace xt {
 namespace {
 
-// Layers of a run that stay, and the two of them that tell what the others hold. At the begin two
-// layers are beyond the reach of what they do a layer ahead and behind, and so are they of each
-// other. At the end it is three: while a layer runs backward, what the one before handed over to
-// it ends, one micro-batch in lock-step after the other.
-constexpr std::size_t stays = 9, below = 2, above = 5;
+// The two layers of a run that tell what those left out hold. At either end two layers are beyond
+// the reach of what they do a layer ahead and behind, and so are they of each other.
+constexpr std::size_t below = 2, above = 5;
+
+// Layers of a run that stay. In lock-step it is one more at the end: while a layer runs backward,
+// what the one before handed over to it ends, one micro-batch after the other.
+std::size_t stays(const Strategy& strategy) {
+  return above + (strategy.intra_layer_micro_batches > 1 ? 4 : 3);
+}
 
 // One count of bytes for each pool of the device, and one for the host.
 constexpr std::size_t n_tracks = n_lanes + 1, host_track = n_lanes;
@@ -163,7 +167,7 @@ Condensed condensed(const OpGraph& graph, const Strategy& strategy) {
   std::vector<std::uint16_t>& layers = result.layers;
   for (std::size_t first = 0; first < graph.layers.size();) {
     const std::size_t end = run_end(graph, strategy, first);
-    const std::size_t kept = std::min(end - first, stays);
+    const std::size_t kept = std::min(end - first, stays(strategy));
     const auto n = static_cast<std::int64_t>(end - first - kept);
     if (n > 0)
       result.left_out.push_back({static_cast<std::int16_t>(layers.size() + below),

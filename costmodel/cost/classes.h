@@ -73,6 +73,9 @@ Demand host_demand(const Pricing& pricing);
 /// The demand of a copy between device and host.
 Demand copy_demand(const Pricing& pricing);
 
+/// Flops of making a matrix orthogonal, and bytes of the operands.
+double newton_schulz_flops(const Work& work, const Bindings& bindings);
+double newton_schulz_bytes(const Work& work, const Bindings& bindings);
 /// Bytes of the operands of a matrix product.
 double matmul_bytes(const Work& work, const Bindings& bindings);
 /// Bytes of the operands of a batch of equal products.
@@ -102,7 +105,8 @@ double copy_bytes(const Work& work, const Bindings& bindings);
 
 /// Whether `kernel` belongs to the optimizer rather than to the layers.
 constexpr bool is_optimizer(Kernel kernel) {
-  return kernel == Kernel::adamw || kernel == Kernel::clip || kernel == Kernel::square_sum;
+  return kernel == Kernel::adamw || kernel == Kernel::clip || kernel == Kernel::square_sum ||
+         kernel == Kernel::muon_momentum || kernel == Kernel::muon_update;
 }
 
 /// Whether `kernel` adds to what its output holds.

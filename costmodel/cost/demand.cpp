@@ -95,6 +95,7 @@ Flops model_flops(const Work& work, const Bindings& bindings) {
 Flops hardware_flops(const Work& work, const Bindings& bindings) {
   const auto extent = [&](std::size_t i) { return static_cast<double>(work.extent(i, bindings)); };
   const KernelClass of = kernel_class(work.kernel);
+  if (work.kernel == Kernel::orthogonalise) return Flops(newton_schulz_flops(work, bindings));
   if (of == KernelClass::matrix || of == KernelClass::grouped_matrix)
     return Flops(2 * extent(0) * extent(1) * extent(2));
   if (of != KernelClass::attention) return Flops(0);

@@ -37,6 +37,7 @@ ProductShape product(const Work& work, const Bindings& bindings) {
   const double m = extent(0);
   const double n = extent(1);
   const double k = extent(2);
+  if (work.kernel == Kernel::orthogonalise) return {std::min(m, n), std::max(m, n), std::min(m, n)};
   if (is_input_backward(work.kernel)) return {m, k, n};
   if (is_weight_backward(work.kernel)) return {n, k, m};
   return {m, n, k};
@@ -48,6 +49,7 @@ ProductShape product(const Work& work, const Bindings& bindings) {
 /// Assumes: each operand is touched once
 /// Source:  Williams, Waterman, Patterson 2009, "Roofline", CACM 52(4)
 double matmul_bytes(const Work& work, const Bindings& bindings) {
+  if (work.kernel == Kernel::orthogonalise) return newton_schulz_bytes(work, bindings);
   const auto [rows, columns, inner] = product(work, bindings);
   const double output = rows * columns * (adds(work.kernel) ? 2 : 1);
   return (rows * inner + inner * columns + output) * static_cast<double>(width(work.dtype));

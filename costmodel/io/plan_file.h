@@ -46,6 +46,7 @@ struct PlanOptimizer {
   double adam_eps = 1e-8;
   double weight_decay = 0.1;
   double max_grad_norm = 1.0;
+  double momentum = 0.95;  ///< of Muon, where it updates matrices
 
   bool operator==(const PlanOptimizer&) const = default;
 
@@ -61,6 +62,7 @@ struct PlanOptimizer {
     archive.field("adam_eps", adam_eps, "Added to the root of the mean squared gradient");
     archive.field("weight_decay", weight_decay, "Decoupled weight decay").at_least(0);
     archive.field("max_grad_norm", max_grad_norm, "Global norm that gradients are clipped to");
+    archive.field("momentum", momentum, "Decay of Muon's momentum").at_least(0);
   }
 };
 

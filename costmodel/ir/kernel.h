@@ -70,6 +70,9 @@ enum class Kernel : std::uint8_t {
   square_sum,
   clip,
   adamw,
+  muon_momentum,
+  orthogonalise,
+  muon_update,
   all_gather,
   reduce_scatter,
   all_reduce,
@@ -99,8 +102,8 @@ inline constexpr std::array<std::string_view, 7> kernel_class_names = {
     "matrix", "grouped_matrix", "attention", "memory_bound", "collective", "copy", "host"};
 
 /// One kernel's fixed roles. Outputs that are read before they are written are marked `in place`
-/// by a trailing `!`, operands that may be left out by `?`. Roles and extents are separated by
-/// blanks.
+/// by a trailing `!`, operands that may be left out by `?`; orthogonalise has one output for each
+/// of some ranks. Roles and extents are separated by blanks.
 struct KernelRow {
   Kernel kernel;
   std::string_view name;
@@ -111,7 +114,7 @@ struct KernelRow {
 };
 
 // clang-format off
-inline constexpr std::array<KernelRow, 64> kernel_rows = {{
+inline constexpr std::array<KernelRow, 67> kernel_rows = {{
     {Kernel::embedding, "embedding", KernelClass::memory_bound, "tokens[T] weight[V,E]", "y[T,E]", "T E V"},
     {Kernel::embedding_backward, "embedding_backward", KernelClass::memory_bound, "dy[T,E] tokens[T]", "dweight[V,E]!", "T E V"},
     {Kernel::rms_norm, "rms_norm", KernelClass::memory_bound, "x[T,E] weight[E]", "y[T,E] rstd[T]", "T E"},
@@ -164,6 +167,9 @@ inline constexpr std::array<KernelRow, 64> kernel_rows = {{
     {Kernel::square_sum, "square_sum", KernelClass::memory_bound, "x", "sum[1]!", "elements"},
     {Kernel::clip, "clip", KernelClass::memory_bound, "sum[1]", "x!", "elements"},
     {Kernel::adamw, "adamw", KernelClass::memory_bound, "gradient sum[1]", "parameter! exp_avg! exp_avg_sq!", "elements"},
+    {Kernel::muon_momentum, "muon_momentum", KernelClass::memory_bound, "sum[1]", "momentum! gradient!", "elements"},
+    {Kernel::orthogonalise, "orthogonalise", KernelClass::matrix, "", "x[m,n]!", "m n"},
+    {Kernel::muon_update, "muon_update", KernelClass::memory_bound, "update sum[1]", "parameter!", "elements"},
     {Kernel::all_gather, "all_gather", KernelClass::collective, "shard", "full", "elements"},
     {Kernel::reduce_scatter, "reduce_scatter", KernelClass::collective, "full", "shard scratch?", "elements"},
     {Kernel::all_reduce, "all_reduce", KernelClass::collective, "", "x!", "elements"},

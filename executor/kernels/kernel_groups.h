@@ -33,6 +33,8 @@ void enter_routing(KernelTable& table);
 void enter_experts(KernelTable& table);
 /// Enters cross-entropy.
 void enter_loss(KernelTable& table);
+/// Enters what Muon does.
+void enter_muon(KernelTable& table);
 /// Enters gradient norm, clipping and AdamW.
 void enter_optimizer(KernelTable& table);
 

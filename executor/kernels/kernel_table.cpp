@@ -39,6 +39,7 @@ KernelTable cpu_kernels() {
   enter_experts(table);
   enter_loss(table);
   enter_optimizer(table);
+  enter_muon(table);
   for (const KernelRow& of : kernel_rows)
     XT_CHECK(is_computed(of) == (entry(table, of.kernel) != nullptr), of.name);
   return table;

@@ -32,6 +32,7 @@ struct StepConstants {
   double max_grad_norm = 1;
   std::int64_t step = 1;    ///< counts from 1
   std::int64_t update = 1;  ///< of parameters, counts from 1: steps that were skipped made none
+  double momentum = 0.95;   ///< of Muon
 };
 
 /// One call of a kernel; inputs and outputs in the roles of its row.
@@ -42,6 +43,7 @@ struct KernelCall {
   std::span<const at::Tensor> outputs;
   const ModelConstants& constants;
   const StepConstants& step;
+  std::int32_t place = 0;  ///< of this rank in the work's group
 
   /// Extent `i` of the kernel's row.
   std::int64_t extent(std::size_t i) const { return work.extent(i, bindings); }

@@ -64,6 +64,8 @@ std::vector<Plan> products() {
        {Kernel::matmul, Kernel::matmul_input_backward, Kernel::matmul_input_backward_add,
         Kernel::matmul_weight_backward, Kernel::matmul_weight_backward_add})
     plans.push_back({kernel, {"m", "n", "k"}, {1, 8, 8}, quick, full});
+  const Grid sides = {{64, 256, 512}, {64, 256, 512}};
+  plans.push_back({Kernel::orthogonalise, {"m", "n"}, {8, 8}, sides, sides});
   return plans;
 }
 
@@ -164,9 +166,9 @@ std::vector<Plan> flat_kernels() {
   const Grid quick = {{4096, 65536, 262144, 1048576, 4194304}};
   const Grid full = {{1024, 4096, 16384, 65536, 262144, 1048576, 4194304}};
   std::vector<Plan> plans;
-  for (const Kernel kernel :
-       {Kernel::add, Kernel::fill_zero, Kernel::square_sum, Kernel::clip, Kernel::adamw,
-        Kernel::sum, Kernel::silu, Kernel::silu_backward, Kernel::multiply})
+  for (const Kernel kernel : {Kernel::add, Kernel::fill_zero, Kernel::square_sum, Kernel::clip,
+                              Kernel::adamw, Kernel::muon_momentum, Kernel::muon_update,
+                              Kernel::sum, Kernel::silu, Kernel::silu_backward, Kernel::multiply})
     plans.push_back({kernel, {"elements"}, {1}, quick, full});
   plans.push_back({Kernel::cast, {"n"}, {1, 8}, quick, full, cast_extents});
   return plans;
@@ -205,6 +207,9 @@ bool has_one_type(Kernel kernel) {
     case Kernel::square_sum:
     case Kernel::clip:
     case Kernel::adamw:
+    case Kernel::muon_momentum:
+    case Kernel::orthogonalise:
+    case Kernel::muon_update:
       return true;
     default:
       return false;

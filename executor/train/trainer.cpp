@@ -117,7 +117,8 @@ StepOutcome Trainer::step() {
                        optimizer_.weight_decay,
                        optimizer_.max_grad_norm,
                        step_,
-                       n_updates_ + 1};
+                       n_updates_ + 1,
+                       optimizer_.momentum};
   request.load_packs = [this](std::int32_t index) { return load(index); };
   StepOutcome outcome;
   outcome.result = execute(state_, request);

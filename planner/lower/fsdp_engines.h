@@ -19,6 +19,7 @@ constexpr EngineRules xt_run() {
   rules.runs_in_lock_step = true;
   rules.splits_sequences = true;
   rules.replicates = true;
+  rules.has_muon = true;
   rules.workspaces = xt_run_workspaces;
   return rules;
 }

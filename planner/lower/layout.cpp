@@ -23,9 +23,16 @@ void lay_out_gathered(FlatLayout& layout, const Block& block, std::int64_t group
   layout.gathered_bytes = round_up(end, flat_alignment * width(dtype) * group_size);
 }
 
+FlatKind kind_of(const GraphParameter& parameter, bool has_matrices_apart) {
+  if (parameter.is_expert) return FlatKind::experts;
+  const bool is_matrix = parameter.pieces.front().n_dimensions > 1;
+  return has_matrices_apart && is_matrix ? FlatKind::matrices : FlatKind::rest;
+}
+
 }  // namespace
 
-FlatLayout flat_layout(const Block& block, bool is_expert, std::int64_t group_size, DType dtype) {
+FlatLayout flat_layout(const Block& block, FlatKind kind, bool has_matrices_apart,
+                       std::int64_t group_size, DType dtype) {
   FlatLayout layout;
   std::int64_t end = 0;
   const auto pad_to = [&](std::int64_t start) {
@@ -33,7 +40,7 @@ FlatLayout flat_layout(const Block& block, bool is_expert, std::int64_t group_si
   };
   for (std::size_t i = 0; i < block.parameters.size(); ++i) {
     const GraphParameter& parameter = block.parameters[i];
-    if (parameter.is_expert != is_expert) continue;
+    if (kind_of(parameter, has_matrices_apart) != kind) continue;
     const std::int64_t start = round_up(end, flat_alignment);
     pad_to(start);
     layout.parameters.push_back(static_cast<std::uint16_t>(i));

@@ -29,8 +29,13 @@ struct FlatLayout {
   bool is_empty() const { return parameters.empty(); }
 };
 
-/// The layout of the expert (`is_expert`) or the other parameters of `block` over `group_size`
-/// ranks, gathered in `dtype` where a parameter is not in fp8.
-FlatLayout flat_layout(const Block& block, bool is_expert, std::int64_t group_size, DType dtype);
+/// What parameters are split and updated together for: experts; where matrices are updated apart,
+/// those outside experts; and the others.
+enum class FlatKind : std::uint8_t { rest, matrices, experts };
+
+/// The layout of the parameters of `kind` in `block` over `group_size` ranks, gathered in `dtype`
+/// where a parameter is not in fp8.
+FlatLayout flat_layout(const Block& block, FlatKind kind, bool has_matrices_apart,
+                       std::int64_t group_size, DType dtype);
 
 }  // namespace xt

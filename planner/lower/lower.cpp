@@ -216,6 +216,7 @@ std::vector<BufferId> Lowering::roots_of_all() {
 //
 // Source: XTuner V1 (InternLM/xtuner, b934f4620), optim/, SwapAdamW: one parameter after the other
 void Lowering::update(const FsdpUnit& unit, UnitFlat& flat) {
+  if (flat.adamw_elements == 0 && gathers_for_muon()) return update_by_gathered_muon(unit, flat);
   if (flat.adamw_elements == 0) return;
   if (strategy_.offloads_optimizer) return update_on_host(unit, flat);
   const Flat stored = build_.draft().flats[static_cast<std::size_t>(flat.flat)];
@@ -305,7 +306,7 @@ void Lowering::optimize() {
     }
   sum_scalars();
   pending_swap_ = no_op;
-  if (strategy_.optimizer == Optimizer::muon) update_by_muon();
+  if (strategy_.optimizer == Optimizer::muon && !gathers_for_muon()) update_by_muon();
   const std::vector<BufferId> together = roots_of_all();
   if (keeps_gradient_shards()) {
     update_in_groups();

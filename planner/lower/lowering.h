@@ -3,6 +3,7 @@
 // The state of one lowering, shared by the files that write the parts of a step. Private to lower/.
 
 #include <array>
+#include <map>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -212,6 +213,16 @@ class Lowering {
   void update(const FsdpUnit& unit, UnitFlat& flat);
   BufferId fetched(BufferId moment, const Origin& origin);
   OpId write_back(BufferId copy, BufferId moment, const Origin& origin);
+
+  // gathered_muon.cpp: the same where matrices lie in flats of their own
+  bool gathers_for_muon() const {
+    return rules_.is_executed && strategy_.optimizer == Optimizer::muon;
+  }
+  std::map<std::array<std::int64_t, 2>, std::vector<BufferId>> matrices_in(const FsdpUnit& unit,
+                                                                           const UnitFlat& flat,
+                                                                           BufferId whole);
+  void orthogonalise_parts(const FsdpUnit& unit, const UnitFlat& flat, BufferId whole);
+  void update_by_gathered_muon(const FsdpUnit& unit, UnitFlat& flat);
 
   // muon.cpp: matrices of layers, where Muon updates them
   bool is_of_muon(const FsdpUnit& unit, const GraphParameter& parameter) const;

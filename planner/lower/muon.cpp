@@ -45,6 +45,10 @@ bool Lowering::is_of_muon(const FsdpUnit& unit, const GraphParameter& parameter)
 // Of a shard, the elements of embedding, head and vectors; all where Muon is not used.
 std::int64_t Lowering::adamw_elements(const FsdpUnit& unit, const UnitFlat& flat) {
   if (strategy_.optimizer != Optimizer::muon) return flat.shard_elements;
+  if (gathers_for_muon()) {
+    const GraphParameter& first = unit.block->graph->parameters[flat.layout->parameters.front()];
+    return is_of_muon(unit, first) ? 0 : flat.shard_elements;
+  }
   std::int64_t elements = 0;
   for (const std::uint16_t i : flat.layout->parameters) {
     const GraphParameter& parameter = unit.block->graph->parameters[i];

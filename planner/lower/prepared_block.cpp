@@ -194,8 +194,10 @@ PreparedBlock prepared(const OpGraph& graph, const Block& block, const ShardRank
   const DType dtype = graph.dtype;
   PreparedBlock result;
   result.graph = &block;
-  result.layouts = {flat_layout(block, false, ranks.dense, dtype),
-                    flat_layout(block, true, ranks.experts, dtype)};
+  const bool apart = rules.has_matrices_apart;
+  result.layouts = {flat_layout(block, FlatKind::rest, apart, ranks.dense, dtype),
+                    flat_layout(block, FlatKind::matrices, apart, ranks.dense, dtype),
+                    flat_layout(block, FlatKind::experts, apart, ranks.experts, dtype)};
   result.input = value_of(block, ValueRole::input);
   result.output = value_of(block, ValueRole::output);
   result.input_gradient = value_of(block, ValueRole::input_gradient);

@@ -30,7 +30,7 @@ inline constexpr ValueId no_value{0xffff};
 /// A block with what lowering asks of it again and again.
 struct PreparedBlock {
   const Block* graph = nullptr;
-  std::array<FlatLayout, 2> layouts;  ///< of parameters outside experts, and of experts
+  std::array<FlatLayout, 3> layouts;  ///< by FlatKind
   ValueId input = no_value;
   ValueId output = no_value;
   ValueId input_gradient = no_value;
@@ -59,6 +59,7 @@ struct BlockRules {
   /// Each micro-batch learns symbols of its own, and hands over behind each exchange: its compute
   /// is done when the issuing thread gets there, so that an exchange begins as soon as it may.
   bool is_executed = false;
+  bool has_matrices_apart = false;  ///< matrices outside experts are split and updated apart
 };
 
 /// `block` of `graph` prepared to be computed in its dtype, with `dropped` results of ops where a

@@ -53,9 +53,11 @@ FsdpUnit Lowering::make_unit(PreparedBlock& block, std::int16_t layer, std::stri
   FsdpUnit unit;
   unit.block = &block;
   unit.layer = layer;
-  const auto& [dense, experts] = block.layouts;
+  const auto& [dense, matrices, experts] = block.layouts;
   const std::string name = layer < 0 ? std::string(label) : fmt::format("{} {}", label, layer);
   if (!dense.is_empty()) unit.flats.push_back(make_flat(unit, dense, Group::shard, name));
+  if (!matrices.is_empty())
+    unit.flats.push_back(make_flat(unit, matrices, Group::shard, name + " matrices"));
   if (!experts.is_empty())
     unit.flats.push_back(make_flat(unit, experts, Group::expert_shard, name + " experts"));
   for (const UnitFlat& flat : unit.flats) place(unit, flat);
@@ -63,16 +65,18 @@ FsdpUnit Lowering::make_unit(PreparedBlock& block, std::int16_t layer, std::stri
 }
 
 void Lowering::make_units() {
-  const auto prepare_block = [&](const Block& block) {
-    blocks_.push_back(
-        prepared(graph_, block, {group_size(Group::shard), group_size(Group::expert_shard)},
-                 strategy_.recompute_ops,
-                 {!rules_.recomputes_whole_layer, rules_.keeps_attended, rules_.is_executed}));
+  const auto prepare_block = [&](const Block& block, bool is_layer) {
+    const bool has_matrices_apart = is_layer && gathers_for_muon();
+    blocks_.push_back(prepared(graph_, block,
+                               {group_size(Group::shard), group_size(Group::expert_shard)},
+                               strategy_.recompute_ops,
+                               {!rules_.recomputes_whole_layer, rules_.keeps_attended,
+                                rules_.is_executed, has_matrices_apart}));
   };
   blocks_.reserve(graph_.decoder.size() + 2);
-  prepare_block(graph_.embedding);
-  for (const Block& block : graph_.decoder) prepare_block(block);
-  prepare_block(graph_.head);
+  prepare_block(graph_.embedding, false);
+  for (const Block& block : graph_.decoder) prepare_block(block, true);
+  prepare_block(graph_.head, false);
 
   units_.reserve(layers_.size() + 2);
   units_.push_back(make_unit(blocks_.front(), -1, "embedding"));
@@ -83,7 +87,9 @@ void Lowering::make_units() {
 }
 
 bool Lowering::keeps_gathered(const FsdpUnit& unit) const {
-  const bool is_sparse = units_[units_.size() - 2].flats.size() > 1;
+  const bool is_sparse = !units_[units_.size() - 2]
+                              .block->layouts[static_cast<std::size_t>(FlatKind::experts)]
+                              .is_empty();
   const bool is_root = &unit == &units_.back() || &unit == &units_.front();
   if (is_root && keeps_root()) return true;
   if (&unit == &units_.back()) return is_sparse && rules_.keeps_sparse_head;

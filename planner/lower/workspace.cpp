@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "planner/lower/engine.h"
 
 namespace xt {
@@ -49,6 +51,12 @@ void xt_run_workspaces(const Work& work, std::vector<WorkspaceSpec>& list) {
       stand_ins(work, {queries, queries, keys, keys, queries, queries, keys, keys}, list);
       attention_workspaces(work, 2, list);
       break;
+    case Kernel::orthogonalise: {
+      const Extent s = std::min(e[0], e[1]), l = std::max(e[0], e[1]);
+      for (const Shape& shape : {Shape{s, l, 1}, Shape{s, s, 1}, Shape{s, s, 1}, Shape{s, l, 1}})
+        list.push_back({shape, DType::fp32});
+      break;
+    }
     case Kernel::permute_backward_add:
     case Kernel::unpermute:
       list.push_back({{e[0], e[2], 1}, DType::int32});
@@ -93,6 +101,8 @@ void xt_run_workspaces(const Work& work, std::vector<WorkspaceSpec>& list) {
     case Kernel::square_sum:
     case Kernel::clip:
     case Kernel::adamw:
+    case Kernel::muon_momentum:
+    case Kernel::muon_update:
     case Kernel::all_gather:
     case Kernel::reduce_scatter:
     case Kernel::all_reduce:

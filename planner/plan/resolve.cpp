@@ -197,6 +197,7 @@ void Resolver::choose_optimizer() {
   o.adam_eps = from_.adam_eps.value_or(o.adam_eps);
   o.weight_decay = from_.weight_decay.value_or(o.weight_decay);
   o.max_grad_norm = from_.max_grad_norm.value_or(o.max_grad_norm);
+  o.momentum = from_.momentum.value_or(o.momentum);
 }
 
 }  // namespace

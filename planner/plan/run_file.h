@@ -91,6 +91,7 @@ struct RunFile {
   std::optional<double> adam_eps;
   std::optional<double> weight_decay;
   std::optional<double> max_grad_norm;
+  std::optional<double> momentum;
   std::optional<std::int64_t> seed;
 
   template <typename Archive>
@@ -289,6 +290,7 @@ struct RunFile {
         .field("max_grad_norm", max_grad_norm,
                "Global norm that gradients are clipped to (default 1)")
         .above(0);
+    archive.field("momentum", momentum, "Of Muon (default 0.95)").at_least(0).at_most(1);
     archive.field("seed", seed, "Of weights and data (default 0)").at_least(0);
   }
 };

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <random>
 
 #include "costmodel/diagnostics/diagnostic.h"
@@ -58,6 +59,7 @@ class Draw {
     if (is_moe) set(drawn, "expert_parallel", one_of<std::int64_t>({1, 2, 4}));
     if (one_of<bool>({true, false, false}) && drawn.ranks > 1)
       set(drawn, "shard_ranks", drawn.ranks / 2);
+    set(drawn, "optimizer", one_of<std::string>({"adamw", "adamw", "adamw", "muon"}));
     set(drawn, "loss_chunk", one_of<std::int64_t>({7, 16, 20, 48, 96}));
     set(drawn, "reshard_after_forward", one_of<std::string>({"true", "true", "false"}));
     draw_recompute(drawn);
@@ -134,13 +136,18 @@ Plan DrawnPlan::plan() const {
   return test::plan_of(test::with(common, flags));
 }
 
+std::string DrawnPlan::optimizer() const {
+  return std::ranges::find(flags, "optimizer", &std::pair<std::string, std::string>::first)->second;
+}
+
 DrawnPlan DrawnPlan::reference() const {
   return {model,
           is_packed,
           1,
           {{"gradient_accumulation", std::to_string(packs_of_step)},
            {"recompute", "none"},
-           {"loss_chunk", "none"}}};
+           {"loss_chunk", "none"},
+           {"optimizer", optimizer()}}};
 }
 
 DrawnPlan DrawnPlan::twin() const {

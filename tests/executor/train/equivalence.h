@@ -21,6 +21,7 @@ struct DrawnPlan {
   test::Flags flags;
 
   std::string text() const;
+  std::string optimizer() const;
   Plan plan() const;
   /// The same model and data, trained by one rank that keeps everything and waits for nothing.
   DrawnPlan reference() const;

@@ -44,12 +44,12 @@ double largest_difference(const TrainedRun& a, const TrainedRun& b) {
 /// Runs every plan of so many ranks, its twin and its reference.
 void compare_plans(const Precision& precision, std::int64_t ranks, Rendezvous& rendezvous,
                    GlooNetwork& network) {
-  std::map<std::pair<std::string, bool>, TrainedRun> references;
+  std::map<std::tuple<std::string, bool, std::string>, TrainedRun> references;
   int n = 0;
   for (const DrawnPlan& of : precision.plans) {
     if (of.ranks != ranks) continue;
     const auto unique = [&](const char* what) { return fmt::format("{}{}", what, n++); };
-    TrainedRun& reference = references[{of.model, of.is_packed}];
+    TrainedRun& reference = references[{of.model, of.is_packed, of.optimizer()}];
     if (reference.losses.empty())
       reference = train_by(of.reference(), unique("reference"), rendezvous, network);
     const TrainedRun found = train_by(of, unique("plan"), rendezvous, network);
@@ -103,16 +103,27 @@ TEST(DrawnPlans, CoverTheStrategySpace) {
     note(s.gradient_accumulation > 1, "accumulation");
     note(of.is_packed, "packing");
     note(!s.reshards_layers, "gathered weights stay");
+    note(s.optimizer == Optimizer::muon && s.ranks == 4, "muon");
   }
-  const std::set<std::string> all = {"ranks 1",      "ranks 2",
-                                     "ranks 4",      "ep 1",
-                                     "ep 2",         "ep 4",
-                                     "hsdp",         "sp",
-                                     "domino",       "sp and lock-step",
-                                     "hsdp and sp",  "swap",
-                                     "recompute",    "selective recompute",
-                                     "chunked loss", "accumulation",
-                                     "packing",      "gathered weights stay"};
+  const std::set<std::string> all = {"ranks 1",
+                                     "ranks 2",
+                                     "ranks 4",
+                                     "ep 1",
+                                     "ep 2",
+                                     "ep 4",
+                                     "hsdp",
+                                     "sp",
+                                     "domino",
+                                     "sp and lock-step",
+                                     "hsdp and sp",
+                                     "swap",
+                                     "recompute",
+                                     "selective recompute",
+                                     "chunked loss",
+                                     "accumulation",
+                                     "muon",
+                                     "packing",
+                                     "gathered weights stay"};
   EXPECT_EQ(seen, all);
 }
 

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <cstring>
+#include <limits>
 #include <thread>
 
 #include "costmodel/io/files.h"
@@ -94,6 +96,22 @@ TEST_F(XtRun, SavesWeightsThatItStartsFromAgain) {
   const double last = losses().back();
   ASSERT_EQ(train_on(data_, {"--weights", saved, "--force"}).exit_code, 0);
   EXPECT_LT(losses().front(), last + 0.1);
+}
+
+TEST_F(XtRun, SkipsStepsWhoseGradientsAreNoNumbersAndChangesNothing) {
+  make_plan(plan_, {.ranks = 2, .expert_parallel = 2});
+  const std::filesystem::path saved = folder_.path() / "saved", after = folder_.path() / "after";
+  ASSERT_EQ(train_on(data_, {"--save-weights", saved.string()}).exit_code, 0);
+  std::string file = read_file(saved / "model.safetensors");
+  const std::size_t last = file.size() - sizeof(float);
+  const float broken = std::numeric_limits<float>::quiet_NaN();
+  std::memcpy(file.data() + last, &broken, sizeof(broken));
+  write_file(saved / "model.safetensors", file, Overwrite::allow);
+  const Answer answer =
+      train_on(data_, {"--force", "--weights", saved.string(), "--save-weights", after.string()});
+  EXPECT_EQ(answer.exit_code, 0) << answer.err;
+  EXPECT_THAT(answer.out, HasSubstr("skipped: nothing was updated"));
+  EXPECT_EQ(read_file(after / "model.safetensors"), file);
 }
 
 TEST_F(XtRun, AnswersWithOneDocument) {

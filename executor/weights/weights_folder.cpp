@@ -118,14 +118,21 @@ void WeightsFolder::flush() const {
     if (file.descriptor >= 0 && fsync(file.descriptor) != 0) fail(temporary(file));
 }
 
+// Who reads in between finds the old content or the new: an index decides which files count, and
+// none that it names goes before it.
 void WeightsFolder::publish() const {
-  for (const std::filesystem::path& old : weights_in(folder_)) {
-    const bool stays =
-        std::ranges::any_of(files_, [&](const File& file) { return old.filename() == file.name; });
-    if (!stays) std::filesystem::remove(old);
-  }
   for (const File& file : files_) std::filesystem::rename(temporary(file), folder_ / file.name);
-  if (files_.size() > 1) write_index();
+  if (files_.size() > 1) {
+    write_index();
+  } else {
+    std::filesystem::remove(folder_ / index_name);
+  }
+  for (const std::filesystem::path& old : weights_in(folder_)) {
+    const bool is_new =
+        old.filename() == index_name ||
+        std::ranges::any_of(files_, [&](const File& file) { return old.filename() == file.name; });
+    if (!is_new) std::filesystem::remove(old);
+  }
 }
 
 void WeightsFolder::write_index() const {

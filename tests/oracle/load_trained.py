@@ -43,7 +43,7 @@ def losses(plan):
 
 
 def loss_in_transformers(folder, tokens):
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, torch_dtype=torch.float32)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     with torch.no_grad():
         logits = model(input_ids=torch.tensor([tokens]), use_cache=False).logits[0]
     return torch.nn.functional.cross_entropy(logits[:-1], torch.tensor(tokens[1:])).item()
@@ -81,13 +81,14 @@ def check(name, flags, xt_plan, xt_run, folder):
     print(f"{name}: loss {found:.6f}, in transformers {expected:.6f}; {len(before)} tensors came back equal")
 
 
-def main():
+def check_all(models, check_one):
+    """check_one(name, flags, xt_plan, xt_run, folder) for each of `models`, in a folder of its own."""
     torch.set_num_threads(1)
-    for name, flags in FAMILIES.items():
+    for name, flags in models.items():
         with tempfile.TemporaryDirectory() as folder:
-            check(name, flags, *sys.argv[1:3], pathlib.Path(folder))
+            check_one(name, flags, *sys.argv[1:3], pathlib.Path(folder))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(check_all(FAMILIES, check))

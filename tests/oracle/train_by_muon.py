@@ -7,9 +7,7 @@ else AdamW; gradients of both are in the norm, and only AdamW's are clipped by i
 """
 
 import json
-import pathlib
 import sys
-import tempfile
 
 try:
     import torch
@@ -19,7 +17,7 @@ except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
 
-from load_trained import DATA, LENGTH, call, losses
+from load_trained import DATA, LENGTH, call, check_all, losses
 
 STEPS = 4
 RATE, DECAY, MOMENTUM = 3e-3, 0.1, 0.95
@@ -67,7 +65,7 @@ def check(name, flags, xt_plan, xt_run, folder):
     tokens = torch.randint(0, 128, (LENGTH,), generator=torch.Generator().manual_seed(2)).tolist()
     data = folder / "tokens.jsonl"
     data.write_text(f"{json.dumps({'input_ids': tokens})}\n" * 8)
-    model = transformers.AutoModelForCausalLM.from_pretrained(DATA / name, torch_dtype=torch.float32)
+    model = transformers.AutoModelForCausalLM.from_pretrained(DATA / name, dtype=torch.float32)
     call(xt_plan, "schedule", "--model", DATA / name / "config.json", "--machine", "h100_sxm", "--devices", 2,
          "--pack-length", LENGTH, "--optimizer", "muon", "--learning-rate", RATE, *flags, "--out", folder / "plan")
     call(xt_run, "train", folder / "plan", "--data", data, "--steps", STEPS, "--weights", DATA / name,
@@ -84,13 +82,5 @@ def check(name, flags, xt_plan, xt_run, folder):
     print(f"{name}: losses {losses(folder / 'plan')}; weights differ by {worst:.1e} at most")
 
 
-def main():
-    torch.set_num_threads(1)
-    for name, flags in MODELS.items():
-        with tempfile.TemporaryDirectory() as folder:
-            check(name, flags, *sys.argv[1:3], pathlib.Path(folder))
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(check_all(MODELS, check))

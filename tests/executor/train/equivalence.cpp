@@ -9,6 +9,7 @@
 #include "executor/train/parameters.h"
 #include "executor/train/trainer.h"
 #include "planner/lower/lower.h"
+#include "tests/executor/train/digest.h"
 #include "tests/executor/train/schedule_memory.h"
 
 namespace xt {
@@ -104,18 +105,6 @@ Communicators communicators_of(const Schedule& schedule, const std::string& name
   return communicators;
 }
 
-class Digest {
- public:
-  void add(const void* data, std::size_t bytes) {
-    for (std::size_t i = 0; i < bytes; ++i)
-      value_ = (value_ ^ static_cast<const unsigned char*>(data)[i]) * 1099511628211ULL;
-  }
-  std::uint64_t value() const { return value_; }
-
- private:
-  std::uint64_t value_ = 14695981039346656037ULL;
-};
-
 }  // namespace
 
 std::string DrawnPlan::text() const {
@@ -186,7 +175,7 @@ TrainedRun train_by(const DrawnPlan& of, const std::string& name, Rendezvous& re
       [&](std::int64_t index) { return pack_at(index, of.is_packed); }, plan.optimizer);
   initialise_parameters(schedule, trainer.state().memory, place, 7);
   TrainedRun run;
-  Digest digest;
+  BitDigest digest;
   for (int step = 0; step < n_steps; ++step) {
     const StepOutcome outcome = trainer.step();
     require_memory(trainer.state(), outcome.result.timeline, of.text());

@@ -18,6 +18,7 @@
 #include "executor/train/world.h"
 #include "executor/weights/elements.h"
 #include "planner/lower/lower.h"
+#include "tests/executor/train/digest.h"
 #include "tests/executor/train/schedule_memory.h"
 
 namespace xt {
@@ -214,15 +215,11 @@ class OracleRun {
   void write_digest(const std::vector<PublishedTensor>& trained) const {
     const std::optional<std::string> path = process_variable(digest_variable);
     if (!path || rank_ != 0) return;
-    std::uint64_t digest = 14695981039346656037ULL;
-    const auto add = [&](const void* data, std::size_t n) {
-      for (std::size_t i = 0; i < n; ++i)
-        digest = (digest ^ static_cast<const unsigned char*>(data)[i]) * 1099511628211ULL;
-    };
+    BitDigest digest;
     for (const PublishedTensor& tensor : trained)
-      add(tensor.elements.data(), tensor.elements.size() * sizeof(float));
-    add(losses_.data(), losses_.size() * sizeof(double));
-    std::ofstream(*path) << digest;
+      digest.add(tensor.elements.data(), tensor.elements.size() * sizeof(float));
+    digest.add(losses_.data(), losses_.size() * sizeof(double));
+    std::ofstream(*path) << digest.value();
   }
 
   OracleCase case_;

@@ -155,6 +155,7 @@ class Run {
     folder.publish();
     write_file(*request_.save_weights / model_config_file_name,
                published_config(session_.inputs.model_config, dtype).pretty(), Overwrite::allow);
+    if (request_.weights) copy_tokenizer(*request_.weights, *request_.save_weights);
   }
 
   const RunRequest& request_;

@@ -152,6 +152,16 @@ void WeightsFolder::abandon() const noexcept {
   for (const File& file : files_) unlink(temporary(file).c_str());
 }
 
+void copy_tokenizer(const std::filesystem::path& from, const std::filesystem::path& to) {
+  for (const std::string_view name :
+       {"added_tokens.json", "chat_template.jinja", "generation_config.json", "merges.txt",
+        "special_tokens_map.json", "tokenizer.json", "tokenizer.model", "tokenizer_config.json",
+        "vocab.json"})
+    if (file_exists(from / name))
+      std::filesystem::copy_file(from / name, to / name,
+                                 std::filesystem::copy_options::skip_existing);
+}
+
 void check_weights_folder(const std::filesystem::path& folder, Overwrite overwrite) {
   for (const std::filesystem::path& path : weights_in(folder)) check_overwrite(path, overwrite);
 }

@@ -72,6 +72,13 @@ class WeightsFolder {
   std::map<std::string, Place> places_;
 };
 
+/// Copies what turns text into the model's tokens and back, and how it is meant to be asked, from
+/// the folder of one model to that of another, where it is there and has none.
+///
+/// Source:  Hugging Face transformers, tokenization_utils_base.py, for the names
+/// Throws:  std::system_error
+void copy_tokenizer(const std::filesystem::path& from, const std::filesystem::path& to);
+
 /// Throws: InputError when `folder` holds weights that may not be overwritten
 void check_weights_folder(const std::filesystem::path& folder, Overwrite overwrite);
 

@@ -117,6 +117,21 @@ TEST(WeightsFolder, IsWrittenInStretchesAndReadBackWhole) {
   EXPECT_THROW(check_weights_folder(path, Overwrite::refuse), InputError);
 }
 
+TEST(WeightsFolder, TakesTheTokenizerAlong) {
+  const TemporaryFolder folder;
+  const std::filesystem::path from = folder.path() / "from", to = folder.path() / "to";
+  create_folder(from);
+  create_folder(to);
+  for (const char* name : {"tokenizer.json", "merges.txt", "notes.txt"})
+    write_file(from / name, name, Overwrite::refuse);
+  write_file(to / "merges.txt", "its own", Overwrite::refuse);
+  copy_tokenizer(from, to);
+  copy_tokenizer(folder.path() / "nowhere", to);
+  EXPECT_EQ(read_file(to / "tokenizer.json"), "tokenizer.json");
+  EXPECT_EQ(read_file(to / "merges.txt"), "its own");
+  EXPECT_FALSE(file_exists(to / "notes.txt"));
+}
+
 TEST(WeightsFolder, ChangesNothingUntilItIsPublished) {
   const TemporaryFolder folder;
   write_pair(folder.path() / "model.safetensors", "old");

@@ -19,18 +19,17 @@ enum class LossKind : std::uint8_t { in_place, fp32_chunks, fp32_whole };
 struct EngineRules {
   std::string_view name;
   std::string_view summary;
-  bool is_executed = false;             ///< xt-run can run its schedules: see BlockRules
-  DType compute_dtype = DType::bf16;    ///< where the strategy does not say
-  bool shards_dense_over_world = true;  ///< else over the ranks of one expert-parallel index
-  bool gathers_wide = false;            ///< in fp32; products read a cast of what is gathered
-  bool copies_gathered = false;         ///< gathers into a flat buffer, then copies out
-  bool copies_gradients = false;        ///< copies gradients into the reduce-scatter's own input
-  bool reduces_through_scratch =
-      false;  ///< so do exchanges of heads: a buffer as large as what is sent
-  bool reduces_behind_gathers = false;  ///< both on one communicator, which runs one at a time
-  bool prefetches_head = true;          ///< gathers the head while the last layer runs
-  bool keeps_last_dense_layer = true;   ///< does not reshard the last layer, if it has no experts
-  bool keeps_last_sparse_layer = true;  ///< does not reshard the last layer, if it has experts
+  bool is_executed = false;              ///< xt-run can run its schedules: see BlockRules
+  DType compute_dtype = DType::bf16;     ///< where the strategy does not say
+  bool shards_dense_over_world = true;   ///< else over the ranks of one expert-parallel index
+  bool gathers_wide = false;             ///< in fp32; products read a cast of what is gathered
+  bool copies_gathered = false;          ///< gathers into a flat buffer, then copies out
+  bool copies_gradients = false;         ///< copies gradients into the reduce-scatter's own input
+  bool reduces_through_scratch = false;  ///< sums of parts and exchanges of heads need a buffer
+  bool reduces_behind_gathers = false;   ///< both on one communicator, which runs one at a time
+  bool prefetches_head = true;           ///< gathers the head while the last layer runs
+  bool keeps_last_dense_layer = true;    ///< does not reshard the last layer, if it has no experts
+  bool keeps_last_sparse_layer = true;   ///< does not reshard the last layer, if it has experts
   bool recomputes_last_sparse_layer = true;
   bool keeps_sparse_head = false;          ///< lm_head of a routed model is not resharded
   bool gathers_embedding_twice = false;    ///< also before its backward, which needs no weight

@@ -138,9 +138,8 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
   WallTime perform(const Call& call) {
     if (const KernelFunction kernel = state_.kernels[static_cast<std::size_t>(call.work.kernel)]) {
       const AllocationScope scope(Space::device, MemoryCategory::workspace);
-      const GroupShape& group = schedule_.group(call.work.group);
       kernel({call.work, state_.bindings, call.inputs, call.outputs, schedule_.constants,
-              request_.constants, request_.rank / group.stride % group.size});
+              request_.constants, index_in_group(schedule_.group(call.work.group), request_.rank)});
       return steady_clock::now();
     }
     switch (kernel_class(call.work.kernel)) {

@@ -27,6 +27,10 @@ std::vector<std::pair<Lane, Group>> traffic_groups(const Schedule& schedule) {
   return groups;
 }
 
+std::int32_t index_in_group(const GroupShape& shape, std::int32_t rank) {
+  return rank / shape.stride % shape.size;
+}
+
 IssuePlan::IssuePlan(const Schedule& schedule)
     : schedule_digest(digest(schedule)), begun(schedule.ops.size()) {
   for (std::size_t i = 0; i < schedule.buffers.size(); ++i) {

@@ -23,6 +23,9 @@ using Communicators =
 /// The lanes and groups of a schedule's collectives in order of first use; the same on all ranks.
 std::vector<std::pair<Lane, Group>> traffic_groups(const Schedule& schedule);
 
+/// The position of `rank` in its group of this shape.
+std::int32_t index_in_group(const GroupShape& shape, std::int32_t rank);
+
 /// What is known of a schedule before it runs.
 struct IssuePlan {
   explicit IssuePlan(const Schedule& schedule);

@@ -81,10 +81,6 @@ std::span<float> shard_of(const Schedule& schedule, BufferMemory& memory, const 
 
 }  // namespace
 
-std::int32_t index_in_group(const GroupShape& shape, std::int32_t rank) {
-  return rank / shape.stride % shape.size;
-}
-
 std::vector<Stretch> stretches_of(const Schedule& schedule, std::int32_t rank) {
   const std::int32_t experts = local_experts(schedule);
   const std::int32_t expert_rank = index_in_group(schedule.group(Group::expert), rank);

@@ -10,14 +10,11 @@
 #include <vector>
 
 #include "costmodel/ir/schedule.h"
-#include "executor/runtime/tensors.h"
+#include "executor/runtime/step_state.h"
 #include "executor/weights/safetensors.h"
 #include "executor/weights/weights_folder.h"
 
 namespace xt {
-
-/// The position of `rank` in its group of this shape.
-std::int32_t index_in_group(const GroupShape& shape, std::int32_t rank);
 
 /// A stretch of a published tensor in a rank's shard of a flat.
 struct Stretch {

@@ -61,7 +61,7 @@ Trainer::Trainer(const Schedule& schedule, const KernelTable& kernels, Communica
 
 // Of each pack, where this rank's tokens begin.
 std::int64_t Trainer::first_token() const {
-  return rank_ % layout_.sequence_ranks * layout_.rank_tokens;
+  return index_in_group(schedule_.group(Group::sequence), rank_) * layout_.rank_tokens;
 }
 
 void Trainer::take_packs() {

@@ -10,18 +10,6 @@
 namespace xt {
 namespace {
 
-// Tensors over memory of ours: whoever keeps a handle of one, no memory of a step's peak is kept.
-template <typename T>
-std::vector<T> gathered(Communicator& all, std::span<const T> own, at::ScalarType dtype) {
-  std::vector<T> sent(own.begin(), own.end());
-  std::vector<T> received(own.size() * static_cast<std::size_t>(all.size()));
-  const auto tensor = [&](std::vector<T>& of) {
-    return at::from_blob(of.data(), {std::ssize(of)}, at::TensorOptions().dtype(dtype));
-  };
-  all.all_gather(tensor(received), tensor(sent))->wait();
-  return received;
-}
-
 std::int64_t now() {
   const auto time = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
@@ -29,12 +17,15 @@ std::int64_t now() {
 
 }  // namespace
 
+// Tensors over memory of ours: whoever keeps a handle of one, no memory of a step's peak is kept.
 std::vector<std::int64_t> World::gather(std::span<const std::int64_t> own) {
-  return gathered(*all_, own, at::kLong);
-}
-
-std::vector<float> World::gather(std::span<const float> own) {
-  return gathered(*all_, own, at::kFloat);
+  std::vector<std::int64_t> sent(own.begin(), own.end());
+  std::vector<std::int64_t> received(own.size() * static_cast<std::size_t>(size()));
+  const auto tensor = [](std::vector<std::int64_t>& of) {
+    return at::from_blob(of.data(), {std::ssize(of)}, at::TensorOptions().dtype(at::kLong));
+  };
+  all_->all_gather(tensor(received), tensor(sent))->wait();
+  return received;
 }
 
 Duration World::clock_skew(bool is_one_host) {

@@ -26,7 +26,6 @@ class World {
   ///
   /// Throws: PeerLost; all functions do
   std::vector<std::int64_t> gather(std::span<const std::int64_t> own);
-  std::vector<float> gather(std::span<const float> own);
 
   /// Returns when all ranks have called it.
   void wait();

@@ -80,6 +80,8 @@ WeightsFolder::WeightsFolder(std::filesystem::path folder, std::vector<TensorSpe
 WeightsFolder::~WeightsFolder() {
   for (const File& file : files_)
     if (file.descriptor >= 0) close(file.descriptor);
+  if (!is_begun_) return;
+  for (const File& file : files_) unlink(temporary(file).c_str());
 }
 
 std::filesystem::path WeightsFolder::temporary(const File& file) const {
@@ -87,8 +89,9 @@ std::filesystem::path WeightsFolder::temporary(const File& file) const {
 }
 
 // Space is taken at once, so that a full disk is known before anybody writes.
-void WeightsFolder::begin() const {
+void WeightsFolder::begin() {
   create_folder(folder_);
+  is_begun_ = true;
   for (const File& file : files_) {
     const std::filesystem::path path = temporary(file);
     const int descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
@@ -120,8 +123,9 @@ void WeightsFolder::flush() const {
 
 // Who reads in between finds the old content or the new: an index decides which files count, and
 // none that it names goes before it.
-void WeightsFolder::publish() const {
+void WeightsFolder::publish() {
   for (const File& file : files_) std::filesystem::rename(temporary(file), folder_ / file.name);
+  is_begun_ = false;
   if (files_.size() > 1) {
     write_index();
   } else {
@@ -146,10 +150,6 @@ void WeightsFolder::write_index() const {
   const Json index =
       Json::object({{"metadata", Json::object({{"total_size", total}})}, {"weight_map", map}});
   write_file(folder_ / index_name, index.pretty(), Overwrite::allow);
-}
-
-void WeightsFolder::abandon() const noexcept {
-  for (const File& file : files_) unlink(temporary(file).c_str());
 }
 
 void copy_tokenizer(const std::filesystem::path& from, const std::filesystem::path& to) {

@@ -25,6 +25,7 @@ class WeightsFolder {
   /// Assumes: dtypes are such that encode() knows them; names differ
   WeightsFolder(std::filesystem::path folder, std::vector<TensorSpec> tensors,
                 Bytes largest_file = largest_weights_file);
+  /// Takes temporary files that begin() made and publish() did not name away again.
   ~WeightsFolder();
   WeightsFolder(const WeightsFolder&) = delete;
   WeightsFolder& operator=(const WeightsFolder&) = delete;
@@ -33,7 +34,7 @@ class WeightsFolder {
   /// any writes.
   ///
   /// Throws: InputError if the folder cannot be one; std::system_error, as when the disk is full
-  void begin() const;
+  void begin();
   /// Writes `elements` of tensor `name` from its element `first` on, rounded to its dtype.
   ///
   /// Assumes: begin() was called by some rank, and the tensor has as many
@@ -47,9 +48,7 @@ class WeightsFolder {
   /// all have flushed.
   ///
   /// Throws: std::system_error
-  void publish() const;
-  /// Takes the temporary files away.
-  void abandon() const noexcept;
+  void publish();
 
  private:
   struct File {
@@ -70,6 +69,7 @@ class WeightsFolder {
   std::filesystem::path folder_;
   std::vector<File> files_;
   std::map<std::string, Place> places_;
+  bool is_begun_ = false;  ///< here, and not published yet
 };
 
 /// Copies what turns text into the model's tokens and back, and how it is meant to be asked, from

@@ -168,6 +168,31 @@ TEST(BadInput, AllProblemsOfFlagsAreReportedWithTheFlag) {
   }
 }
 
+TEST(BadInput, AnglesThatAreOnlyPricedAreRefusedToWhoExecutes) {
+  const std::string model = (folder / "yarn_angles.json").string();
+  const auto plan = [&](const char* engine) {
+    Request request(std::nullopt, {{"model", model}, {"machine", "h100_sxm"}, {"engine", engine}});
+    resolve(request, Catalogue{XT_DATA_ROOT});
+  };
+  EXPECT_NO_THROW(plan("xtuner_v1"));
+  try {
+    plan("xt_run");
+    FAIL() << "nothing was reported";
+  } catch (const InputError& error) {
+    const std::string text = render(error);
+    EXPECT_THAT(text,
+                testing::HasSubstr("xt_run scales rotary angles linearly or as Llama 3 does"));
+    EXPECT_THAT(text, testing::HasSubstr("xt_run turns whole heads"));
+  }
+}
+
+TEST(BadInput, ScalingOfAnglesNeedsItsNumbers) {
+  EXPECT_THAT(model_problems("llama3_angles.json"),
+              testing::UnorderedElementsAre(
+                  testing::HasSubstr("`original_max_position_embeddings` is not given"),
+                  testing::HasSubstr("high_freq_factor 4 must be above low_freq_factor 4")));
+}
+
 TEST(BadInput, AFlagWinsOverTheFileAndIsBlamedForItsValue) {
   Request request(folder / "sample_longer_than_pack.yaml", {{"sample_length", "9000"}});
   try {

@@ -135,10 +135,12 @@ TEST(WeightsFolder, TakesTheTokenizerAlong) {
 TEST(WeightsFolder, ChangesNothingUntilItIsPublished) {
   const TemporaryFolder folder;
   write_pair(folder.path() / "model.safetensors", "old");
-  const WeightsFolder writer(folder.path(), {{"new", DType::bf16, {2}}});
-  writer.begin();
-  EXPECT_EQ(Weights(folder.path()).names(), (std::vector<std::string>{"old"}));
-  writer.abandon();
+  {
+    WeightsFolder writer(folder.path(), {{"new", DType::bf16, {2}}});
+    writer.begin();
+    EXPECT_EQ(Weights(folder.path()).names(), (std::vector<std::string>{"old"}));
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 2);
+  }
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
 }
 

@@ -1,5 +1,6 @@
 #include "tests/executor/train/oracle.h"
 
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +16,6 @@
 #include "costmodel/models/decoder.h"
 #include "executor/train/parameters.h"
 #include "executor/train/trainer.h"
-#include "executor/train/world.h"
 #include "executor/weights/elements.h"
 #include "planner/lower/lower.h"
 #include "tests/executor/train/digest.h"
@@ -136,7 +136,7 @@ class OracleRun {
         packs_(read_packs(folder_)),
         schedule_(schedule_of(of, folder_)),
         rank_(rendezvous.place().rank),
-        world_(network.group("world", group_members(rank_, static_cast<int>(of.ranks), 1))) {
+        all_(network.group("world", group_members(rank_, static_cast<int>(of.ranks), 1))) {
     KernelTable kernels = cpu_kernels();
     KernelFunction& square_sum = kernels[static_cast<std::size_t>(Kernel::square_sum)];
     plain_square_sum = square_sum;
@@ -193,8 +193,14 @@ class OracleRun {
 
   std::vector<PublishedTensor> published(const std::vector<std::vector<float>>& own) {
     std::vector<std::vector<float>> all;
-    for (const std::vector<float>& shard : own)
-      all.push_back(world_.gather(std::span<const float>(shard)));
+    for (std::vector<float> shard : own) {
+      std::vector<float>& whole =
+          all.emplace_back(shard.size() * static_cast<std::size_t>(all_->size()));
+      const auto tensor = [](std::vector<float>& of) {
+        return at::from_blob(of.data(), {std::ssize(of)}, at::TensorOptions().dtype(at::kFloat));
+      };
+      all_->all_gather(tensor(whole), tensor(shard))->wait();
+    }
     return assembled(schedule_, [&](std::int32_t rank, std::int32_t flat) {
       const std::size_t n = own[static_cast<std::size_t>(flat)].size();
       return std::span<const float>(all[static_cast<std::size_t>(flat)])
@@ -228,7 +234,7 @@ class OracleRun {
   std::vector<std::vector<Pack>> packs_;
   Schedule schedule_;
   int rank_;
-  World world_;
+  std::unique_ptr<Communicator> all_;  ///< ranks
   std::unique_ptr<Trainer> trainer_;
   std::vector<double> losses_;
 };

@@ -49,8 +49,21 @@ double routing_kernels(Kernel kernel, const Shape& s) {
   const double logits = s.a * s.b * s.width;
   const double chosen = s.a * s.c;
   if (kernel == Kernel::sort_rows) return sort_passes * 2 * chosen * index_bytes;
-  const double passes = kernel == Kernel::softmax_top_k ? 1 : 2;
+  const double passes = is_any(kernel, {Kernel::softmax_top_k, Kernel::sigmoid_top_k}) ? 1 : 2;
   return passes * logits + chosen * (s.width + index_bytes);
+}
+
+// What is read of the rows, and rows written whole, or n columns of them read and written.
+double column_kernels(const Work& work, const Bindings& bindings) {
+  const auto extent = [&](std::size_t i) { return static_cast<double>(work.extent(i, bindings)); };
+  const double columns = extent(6), width_of = static_cast<double>(width(work.dtype));
+  const double written = work.kernel == Kernel::copy_columns ? extent(4) : 2 * columns;
+  return (extent(0) * columns + extent(3) * written) * width_of;
+}
+
+// Of a router's bias: counts and what they are added to, or the load and the bias.
+double bias_kernels(Kernel kernel, const Shape& s) {
+  return s.a * ((kernel == Kernel::count_rows ? index_bytes : fp32_bytes) + 2 * fp32_bytes);
 }
 
 // T E k, except regroup and ungroup: R E.
@@ -116,20 +129,29 @@ double memory_bound_bytes(const Work& work, const Bindings& bindings) {
     return norm_kernels(kernel, shape);
   if (is_any(kernel, {Kernel::rope_table, Kernel::rope, Kernel::rope_backward}))
     return rotary_kernels(kernel, shape);
-  if (is_any(kernel, {Kernel::softmax_top_k, Kernel::softmax_top_k_backward, Kernel::sort_rows}))
+  if (is_any(kernel, {Kernel::softmax_top_k, Kernel::softmax_top_k_backward, Kernel::sigmoid_top_k,
+                      Kernel::sigmoid_top_k_backward, Kernel::sort_rows}))
     return routing_kernels(kernel, shape);
+  if (is_any(kernel, {Kernel::count_rows, Kernel::update_router_bias}))
+    return bias_kernels(kernel, shape);
+  if (is_any(kernel, {Kernel::copy_columns, Kernel::add_columns}))
+    return column_kernels(work, bindings);
+  if (kernel == Kernel::sinks_backward)
+    return shape.a * shape.b * (2 * shape.c * shape.width + fp32_bytes);
   if (is_any(kernel, {Kernel::permute, Kernel::permute_backward_add, Kernel::unpermute,
                       Kernel::unpermute_backward, Kernel::regroup, Kernel::ungroup}))
     return row_kernels(kernel, shape);
-  if (is_any(kernel, {Kernel::swiglu, Kernel::silu_multiply}))
+  if (is_any(kernel, {Kernel::swiglu, Kernel::swiglu_clamped, Kernel::silu_multiply}))
     return 3 * shape.a * shape.b * shape.width;
-  if (is_any(kernel, {Kernel::swiglu_backward, Kernel::silu_multiply_backward}))
+  if (is_any(kernel, {Kernel::swiglu_backward, Kernel::swiglu_clamped_backward,
+                      Kernel::silu_multiply_backward}))
     return 5 * shape.a * shape.b * shape.width;
   if (is_any(kernel, {Kernel::softmax, Kernel::softmax_backward}))
     return softmax_kernels(kernel, shape);
   if (is_any(kernel, {Kernel::dropout, Kernel::dropout_backward, Kernel::dropout_add}))
     return dropout_kernels(kernel, shape);
   if (kernel == Kernel::sum_rows) return (shape.a + 1) * shape.b * shape.width;
+  if (kernel == Kernel::sum_expert_rows) return (shape.a + shape.c) * shape.b * shape.width;
   if (kernel == Kernel::gelu) return 2 * shape.a * shape.b * shape.width;
   if (kernel == Kernel::gelu_backward) return 3 * shape.a * shape.b * shape.width;
   if (kernel == Kernel::cross_entropy) return cross_entropy_bytes(shape);

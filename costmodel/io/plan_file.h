@@ -16,7 +16,7 @@
 
 namespace xt {
 
-inline constexpr std::string_view plan_schema = "xt.plan/2";
+inline constexpr std::string_view plan_schema = "xt.plan/3";
 inline constexpr std::string_view plan_file_name = "plan.json";
 inline constexpr std::string_view model_config_file_name = "config.json";
 inline constexpr std::string_view schedule_file_name = "schedule.jsonl";
@@ -46,7 +46,8 @@ struct PlanOptimizer {
   double adam_eps = 1e-8;
   double weight_decay = 0.1;
   double max_grad_norm = 1.0;
-  double momentum = 0.95;  ///< of Muon, where it updates matrices
+  double momentum = 0.95;                   ///< of Muon, where it updates matrices
+  double router_bias_update_speed = 0.001;  ///< of the bias by which a sigmoid router chooses
 
   bool operator==(const PlanOptimizer&) const = default;
 
@@ -63,6 +64,9 @@ struct PlanOptimizer {
     archive.field("weight_decay", weight_decay, "Decoupled weight decay").at_least(0);
     archive.field("max_grad_norm", max_grad_norm, "Global norm that gradients are clipped to");
     archive.field("momentum", momentum, "Decay of Muon's momentum").at_least(0);
+    archive
+        .field("router_bias_update_speed", router_bias_update_speed, "Of a router's bias, a step")
+        .at_least(0);
   }
 };
 

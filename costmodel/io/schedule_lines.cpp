@@ -71,8 +71,14 @@ Json batch_json(const BatchBuffers& batch) {
 }
 
 Json rope_scaling_json(const RopeScaling& of) {
-  return Json::array(
-      {word(of.kind), of.factor, of.low_freq_factor, of.high_freq_factor, of.original_length});
+  return Json::array({word(of.kind), of.factor, of.low_freq_factor, of.high_freq_factor,
+                      of.original_length, of.beta_fast, of.beta_slow, of.truncates,
+                      of.attention_factor});
+}
+
+Json constants_json(const ModelConstants& of) {
+  return Json::array({of.rms_norm_eps, of.rope_theta, of.norm_topk_prob, of.attention_scale,
+                      of.swiglu_limit, of.router_scale, of.router_groups, of.chosen_groups});
 }
 
 Json header_json(const Schedule& schedule) {
@@ -88,8 +94,7 @@ Json header_json(const Schedule& schedule) {
                        {"groups", groups},
                        {"parts", parts},
                        {"batch", batch_json(schedule.batch)},
-                       {"constants", Json::array({constants.rms_norm_eps, constants.rope_theta,
-                                                  constants.norm_topk_prob})},
+                       {"constants", constants_json(constants)},
                        {"rope_scaling", rope_scaling_json(constants.rope_scaling)}});
 }
 
@@ -130,8 +135,8 @@ Json flat_json(const Flat& flat) {
 }
 
 Json placement_json(const Placement& placement) {
-  Json line = Json::array(
-      {"placement", placement.name, placement.flat, placement.offset_elements, placement.expert});
+  Json line = Json::array({"placement", placement.name, placement.flat, placement.offset_elements,
+                           placement.expert, placement.is_stacked});
   for (std::int32_t i = 0; i < placement.n_dimensions; ++i)
     line.push_back(placement.shape[static_cast<std::size_t>(i)]);
   return line;
@@ -147,8 +152,22 @@ void read_batch(const Json& list, BatchBuffers& batch) {
 }
 
 RopeScaling rope_scaling_of(const Json& list) {
-  return {enum_from<RopeScalingKind>(item(list, 0)), item(list, 1).as_double(),
-          item(list, 2).as_double(), item(list, 3).as_double(), item(list, 4).as_double()};
+  const auto number = [&](std::size_t i) { return item(list, i).as_double(); };
+  return {enum_from<RopeScalingKind>(item(list, 0)),
+          number(1),
+          number(2),
+          number(3),
+          number(4),
+          number(5),
+          number(6),
+          item(list, 7).as_bool(),
+          number(8)};
+}
+
+ModelConstants constants_of(const Json& list, const Json& rope_scaling) {
+  return {item(list, 0).as_double(),     item(list, 1).as_double(), item(list, 2).as_bool(),
+          rope_scaling_of(rope_scaling), item(list, 3).as_double(), item(list, 4).as_double(),
+          item(list, 5).as_double(),     item(list, 6).as_int(),    item(list, 7).as_int()};
 }
 
 void read_header(const Json& line, Schedule& schedule) {
@@ -161,9 +180,7 @@ void read_header(const Json& line, Schedule& schedule) {
   }
   for (const Json& part : line.at("parts").items()) schedule.parts.push_back(part.as_text());
   read_batch(line.at("batch"), schedule.batch);
-  const Json& constants = line.at("constants");
-  schedule.constants = {item(constants, 0).as_double(), item(constants, 1).as_double(),
-                        item(constants, 2).as_bool(), rope_scaling_of(line.at("rope_scaling"))};
+  schedule.constants = constants_of(line.at("constants"), line.at("rope_scaling"));
 }
 
 void read_work(const Json& line, Schedule& schedule) {
@@ -219,10 +236,11 @@ void read_placement(const Json& line, Schedule& schedule) {
   placement.flat = narrow<std::int32_t>(item(line, 2));
   placement.offset_elements = item(line, 3).as_int();
   placement.expert = narrow<std::int32_t>(item(line, 4));
-  const std::size_t n = line.items().size() - 5;
+  placement.is_stacked = item(line, 5).as_bool();
+  const std::size_t n = line.items().size() - 6;
   if (n < 1 || n > 3) throw JsonError(fmt::format("a parameter of {} dimensions", n));
   placement.n_dimensions = static_cast<std::int32_t>(n);
-  for (std::size_t d = 0; d < n; ++d) placement.shape[d] = item(line, d + 5).as_int();
+  for (std::size_t d = 0; d < n; ++d) placement.shape[d] = item(line, d + 6).as_int();
   schedule.placements.push_back(std::move(placement));
 }
 
@@ -285,8 +303,12 @@ bool is_closed(const Schedule& schedule) {
   for (const Placement& placement : schedule.placements)
     if (placement.flat < 0 || std::cmp_greater_equal(placement.flat, schedule.flats.size()))
       return false;
-  for (const Flat& flat : schedule.flats)
-    if (!are_buffers({flat.parameter, flat.exp_avg, flat.exp_avg_sq})) return false;
+  for (const Flat& flat : schedule.flats) {
+    const bool has_moments = flat.exp_avg != no_buffer;
+    if (!in(flat.parameter, schedule.buffers) ||
+        (has_moments && !are_buffers({flat.exp_avg, flat.exp_avg_sq})))
+      return false;
+  }
   return are_buffers(schedule.operands) && are_buffers(schedule.ended);
 }
 

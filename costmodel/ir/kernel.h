@@ -8,7 +8,11 @@
 // D head size, S tokens of keys, reach of how many keys a query sees at most: the longest sample,
 // or a window, sp ranks that share a sequence by heads, F ffn width, X experts, k experts per
 // token, R routed rows, C tokens of a loss chunk, B products of a batch, calls kernels that share
-// the elements of an op: 0 stands for one.
+// the elements of an op: 0 stands for one. Rotary angles turn D columns of each head from `first`
+// on, halves of them together or columns that are adjacent; head 0 stands for D. Columns go from R
+// rows of W to Q rows of U, n of them, `from` the first to the first `to`: each row to as many as
+// there are more of, or the sum of as many as there are fewer. Weights of experts that are
+// `transposed` lie as [X,k,n].
 
 #include <array>
 #include <cstdint>
@@ -33,8 +37,11 @@ enum class Kernel : std::uint8_t {
   rope_table,
   rope,
   rope_backward,
+  copy_columns,
+  add_columns,
   attention,
   attention_backward,
+  sinks_backward,
   batched_matmul,
   softmax,
   softmax_backward,
@@ -45,6 +52,8 @@ enum class Kernel : std::uint8_t {
   sum,
   swiglu,
   swiglu_backward,
+  swiglu_clamped,
+  swiglu_clamped_backward,
   silu,
   silu_backward,
   multiply,
@@ -54,6 +63,10 @@ enum class Kernel : std::uint8_t {
   gelu_backward,
   softmax_top_k,
   softmax_top_k_backward,
+  sigmoid_top_k,
+  sigmoid_top_k_backward,
+  count_rows,
+  update_router_bias,
   sort_rows,
   permute,
   permute_backward_add,
@@ -64,6 +77,7 @@ enum class Kernel : std::uint8_t {
   grouped_matmul,
   grouped_matmul_input_backward,
   grouped_matmul_weight_backward,
+  sum_expert_rows,
   cross_entropy,
   fill_zero,
   cast,
@@ -114,7 +128,7 @@ struct KernelRow {
 };
 
 // clang-format off
-inline constexpr std::array<KernelRow, 67> kernel_rows = {{
+inline constexpr std::array<KernelRow, 77> kernel_rows = {{
     {Kernel::embedding, "embedding", KernelClass::memory_bound, "tokens[T] weight[V,E]", "y[T,E]", "T E V"},
     {Kernel::embedding_backward, "embedding_backward", KernelClass::memory_bound, "dy[T,E] tokens[T]", "dweight[V,E]!", "T E V"},
     {Kernel::rms_norm, "rms_norm", KernelClass::memory_bound, "x[T,E] weight[E]", "y[T,E] rstd[T]", "T E"},
@@ -128,10 +142,13 @@ inline constexpr std::array<KernelRow, 67> kernel_rows = {{
     {Kernel::matmul_weight_backward_add, "matmul_weight_backward_add", KernelClass::matrix, "dy[m,n] x[m,k]", "dweight[n,k]!", "m n k"},
     {Kernel::sum_rows, "sum_rows", KernelClass::memory_bound, "dy[R,n]", "dbias[n]", "R n"},
     {Kernel::rope_table, "rope_table", KernelClass::memory_bound, "positions[T]", "table[T,D]", "T D"},
-    {Kernel::rope, "rope", KernelClass::memory_bound, "table[T,D]", "x[T,H,D]!", "T H D"},
-    {Kernel::rope_backward, "rope_backward", KernelClass::memory_bound, "table[T,D]", "dx[T,H,D]!", "T H D"},
-    {Kernel::attention, "attention", KernelClass::attention, "q[T,H,D] k[S,K,D] v[S,K,D] boundaries", "o[T,H,D] lse[T,H]", "T H K D sum_squared_lengths reach S"},
+    {Kernel::rope, "rope", KernelClass::memory_bound, "table[T,D]", "x[T,H,D]!", "T H D head first adjacent"},
+    {Kernel::rope_backward, "rope_backward", KernelClass::memory_bound, "table[T,D]", "dx[T,H,D]!", "T H D head first adjacent"},
+    {Kernel::copy_columns, "copy_columns", KernelClass::memory_bound, "x[R,W]", "y[Q,U]", "R W from Q U to n"},
+    {Kernel::add_columns, "add_columns", KernelClass::memory_bound, "x[R,W]", "y[Q,U]!", "R W from Q U to n"},
+    {Kernel::attention, "attention", KernelClass::attention, "q[T,H,D] k[S,K,D] v[S,K,D] boundaries sinks[H]?", "o[T,H,D] lse[T,H]", "T H K D sum_squared_lengths reach S"},
     {Kernel::attention_backward, "attention_backward", KernelClass::attention, "do[T,H,D] q[T,H,D] k[S,K,D] v[S,K,D] o[T,H,D] lse[T,H] boundaries", "dq[T,H,D] dk[S,K,D] dv[S,K,D]", "T H K D sum_squared_lengths reach S"},
+    {Kernel::sinks_backward, "sinks_backward", KernelClass::memory_bound, "do[T,H,D] o[T,H,D] lse[T,H] sinks[H]", "dsinks[H]", "T H D"},
     {Kernel::batched_matmul, "batched_matmul", KernelClass::attention, "x[B,m,k] y[B,k,n]", "z[B,m,n]", "B m n k"},
     {Kernel::softmax, "softmax", KernelClass::memory_bound, "scores[B,m,n]", "weights[B,m,n]", "B m n"},
     {Kernel::softmax_backward, "softmax_backward", KernelClass::memory_bound, "weights[B,m,n]", "dweights[B,m,n]!", "B m n"},
@@ -142,6 +159,8 @@ inline constexpr std::array<KernelRow, 67> kernel_rows = {{
     {Kernel::sum, "sum", KernelClass::memory_bound, "x y", "z", "elements"},
     {Kernel::swiglu, "swiglu", KernelClass::memory_bound, "gate_up[T,2F]", "act[T,F]", "T F"},
     {Kernel::swiglu_backward, "swiglu_backward", KernelClass::memory_bound, "dact[T,F] gate_up[T,2F]", "dgate_up[T,2F]", "T F"},
+    {Kernel::swiglu_clamped, "swiglu_clamped", KernelClass::memory_bound, "gate_up[T,F,2]", "act[T,F]", "T F"},
+    {Kernel::swiglu_clamped_backward, "swiglu_clamped_backward", KernelClass::memory_bound, "dact[T,F] gate_up[T,F,2]", "dgate_up[T,F,2]", "T F"},
     {Kernel::silu, "silu", KernelClass::memory_bound, "x", "y", "elements"},
     {Kernel::silu_backward, "silu_backward", KernelClass::memory_bound, "dy x", "dx", "elements"},
     {Kernel::multiply, "multiply", KernelClass::memory_bound, "x y", "z", "elements"},
@@ -151,6 +170,10 @@ inline constexpr std::array<KernelRow, 67> kernel_rows = {{
     {Kernel::gelu_backward, "gelu_backward", KernelClass::memory_bound, "dact[T,F] x[T,F]", "dx[T,F]", "T F"},
     {Kernel::softmax_top_k, "softmax_top_k", KernelClass::memory_bound, "logits[T,X]", "weights[T,k] indices[T,k]", "T X k"},
     {Kernel::softmax_top_k_backward, "softmax_top_k_backward", KernelClass::memory_bound, "dweights[T,k] logits[T,X] indices[T,k]", "dlogits[T,X]", "T X k"},
+    {Kernel::sigmoid_top_k, "sigmoid_top_k", KernelClass::memory_bound, "logits[T,X] bias[X]?", "weights[T,k] indices[T,k]", "T X k"},
+    {Kernel::sigmoid_top_k_backward, "sigmoid_top_k_backward", KernelClass::memory_bound, "dweights[T,k] logits[T,X] indices[T,k]", "dlogits[T,X]", "T X k"},
+    {Kernel::count_rows, "count_rows", KernelClass::memory_bound, "counts[1,X]", "load[X]!", "X"},
+    {Kernel::update_router_bias, "update_router_bias", KernelClass::memory_bound, "load[X] sum[1]", "bias[X]!", "X"},
     {Kernel::sort_rows, "sort_rows", KernelClass::memory_bound, "indices[T,k]", "order[T*k] counts[1,X]", "T X k"},
     {Kernel::permute, "permute", KernelClass::memory_bound, "x[T,E] order[R]", "rows[R,E]", "T E k"},
     {Kernel::permute_backward_add, "permute_backward_add", KernelClass::memory_bound, "drows[R,E] order[R]", "dx[T,E]!", "T E k"},
@@ -158,9 +181,10 @@ inline constexpr std::array<KernelRow, 67> kernel_rows = {{
     {Kernel::unpermute_backward, "unpermute_backward", KernelClass::memory_bound, "dy[T,E] rows[R,E] order[R] weights[T,k]", "drows[R,E] dweights[T,k]", "T E k"},
     {Kernel::regroup, "regroup", KernelClass::memory_bound, "rows[R,E] counts[ep,X]", "grouped[R,E]", "R E ep X"},
     {Kernel::ungroup, "ungroup", KernelClass::memory_bound, "grouped[R,E] counts[ep,X]", "rows[R,E]", "R E ep X"},
-    {Kernel::grouped_matmul, "grouped_matmul", KernelClass::grouped_matrix, "x[R,k] weight[X,n,k] counts[ep,X]", "y[R,n]", "R n k X"},
-    {Kernel::grouped_matmul_input_backward, "grouped_matmul_input_backward", KernelClass::grouped_matrix, "dy[R,n] weight[X,n,k] counts[ep,X]", "dx[R,k]", "R n k X"},
-    {Kernel::grouped_matmul_weight_backward, "grouped_matmul_weight_backward", KernelClass::grouped_matrix, "dy[R,n] x[R,k] counts[ep,X]", "dweight[X,n,k]", "R n k X"},
+    {Kernel::grouped_matmul, "grouped_matmul", KernelClass::grouped_matrix, "x[R,k] weight[X,n,k] counts[ep,X] bias[X,n]?", "y[R,n]", "R n k X transposed"},
+    {Kernel::grouped_matmul_input_backward, "grouped_matmul_input_backward", KernelClass::grouped_matrix, "dy[R,n] weight[X,n,k] counts[ep,X]", "dx[R,k]", "R n k X transposed"},
+    {Kernel::grouped_matmul_weight_backward, "grouped_matmul_weight_backward", KernelClass::grouped_matrix, "dy[R,n] x[R,k] counts[ep,X]", "dweight[X,n,k]", "R n k X transposed"},
+    {Kernel::sum_expert_rows, "sum_expert_rows", KernelClass::memory_bound, "dy[R,n] counts[ep,X]", "dbias[X,n]", "R n X"},
     {Kernel::cross_entropy, "cross_entropy", KernelClass::memory_bound, "labels[C] valid_tokens[1]", "logits[C,V]! loss[1]!", "C V"},
     {Kernel::fill_zero, "fill_zero", KernelClass::memory_bound, "", "x", "elements"},
     {Kernel::cast, "cast", KernelClass::memory_bound, "x", "y", "n bytes_each calls"},

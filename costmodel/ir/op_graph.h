@@ -29,7 +29,9 @@ enum class ValueRole : std::uint8_t {
   tokens,
   positions,
   boundaries,
-  rope_table
+  rope_table,
+  router_bias,  ///< of one layer, of the choice of experts; learns by no gradient
+  expert_load   ///< rows that experts of one layer got in this step
 };
 
 /// A tensor of a block. Symbolic extents are SymbolKinds, `Extent::of(SymbolId(kind))`, until
@@ -57,6 +59,7 @@ struct Piece {
   std::int32_t n_dimensions = 1;
   std::int32_t expert = -1;  ///< local expert, or −1
   std::int64_t offset_elements = 0;
+  bool is_stacked = false;  ///< the published tensor has those of all experts, one behind the other
 };
 
 /// A parameter with its gradient and the published tensors in it.

@@ -143,14 +143,16 @@ struct Placement {
   std::string name;  ///< as in the model's published weights
   std::array<std::int64_t, 3> shape{1, 1, 1};
   std::int32_t n_dimensions = 1;
-  std::int32_t expert = -1;  ///< global expert index for one slice of a fused expert weight
+  std::int32_t expert = -1;  ///< local expert index for one slice of a fused expert weight
+  bool is_stacked = false;   ///< the published tensor has the slices of all experts
   std::int32_t flat = 0;     ///< index into Schedule::flats
   std::int64_t offset_elements = 0;
 
   auto operator<=>(const Placement&) const = default;
 };
 
-/// Parameters that are gathered, reduced and updated together, split evenly over a group. Further
+/// Parameters that are gathered, reduced and updated together, split evenly over a group; what
+/// learns by no gradient has no moments. Further
 /// resident buffers of a flat come behind its parameter and before that of the next flat.
 struct Flat {
   std::string name;
@@ -183,6 +185,11 @@ struct ModelConstants {
   double rope_theta = 1e6;
   bool norm_topk_prob = true;
   RopeScaling rope_scaling;
+  double attention_scale = 1;      ///< of scores, beside one over the root of the head size
+  double swiglu_limit = 7;         ///< of swiglu_clamped
+  double router_scale = 1;         ///< of the weights of sigmoid_top_k
+  std::int64_t router_groups = 1;  ///< of experts, of which a token goes to some alone
+  std::int64_t chosen_groups = 1;
 
   auto operator<=>(const ModelConstants&) const = default;
 };

@@ -28,6 +28,8 @@ struct Architecture {
   double rms_norm_eps = 1e-6;          ///< of LayerNorm too, where that is the norm
   double rope_theta = 1e6;
   RopeScaling rope_scaling;
+  double attention_scale = 1;   ///< of scores, beside one over the root of the head size
+  bool turns_adjacent = false;  ///< rotary angles turn columns that are adjacent, not halves
   bool tie_word_embeddings = false;
   bool has_qk_norm = false;
   bool has_wide_qk_norm = false;       ///< these norms are over all heads together
@@ -50,6 +52,13 @@ struct Architecture {
   std::int64_t num_experts_per_tok = 0;
   std::int64_t moe_intermediate_size = 0;
   bool norm_topk_prob = true;
+  bool has_sigmoid_router = false;  ///< with a bias of the choice; else softmax
+  std::int64_t n_group = 1;         ///< of experts, of which a token goes to topk_group alone
+  std::int64_t topk_group = 1;
+  double routed_scaling_factor = 1;  ///< of the weights of a token's experts
+  bool has_clamped_swiglu = false;   ///< of experts, gate and up column by column
+  bool has_stacked_experts = false;  ///< in one tensor for all, columns before rows
+  double swiglu_limit = 7;           ///< where that is clamped
   std::vector<std::int64_t> mlp_only_layers;
   std::int64_t decoder_sparse_step = 1;
 

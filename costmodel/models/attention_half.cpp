@@ -125,9 +125,9 @@ void AttentionHalf::forward() {
   project(k_, "k_proj");
   project(value_, "v_proj");
   if (has_rope_) {
-    const std::int64_t turned = model_.turned_size();
-    write_.forward(Kernel::rope, "rope", {T_, H_, turned}, {table_}, {normalised(q_)});
-    write_.forward(Kernel::rope, "rope", {T_, K_, turned}, {table_}, {normalised(k_)});
+    const std::int64_t turned = model_.turned_size(), head = turned == D_ ? 0 : D_;
+    write_.forward(Kernel::rope, "rope", {T_, H_, turned, head}, {table_}, {normalised(q_)});
+    write_.forward(Kernel::rope, "rope", {T_, K_, turned, head}, {table_}, {normalised(k_)});
   }
   attend();
   const ValueId branch = residual_.branch(v_.attended);
@@ -199,14 +199,15 @@ void AttentionHalf::backward() {
                   {wo_gradient_});
   if (wo_bias_) write_bias_backward(write_, "o_proj", T_, E_, d_seen, wo_bias_->gradient);
   attend_backward(d_o);
-  // Out of the logarithm of a row's sum, and of the output against its gradient.
   if (sinks_)
-    write_.backward(Kernel::cast, "attention", {T_ * H_, 2 * width(DType::fp32)}, {lse_},
-                    {sinks_->gradient});
+    write_.backward(Kernel::sinks_backward, "attention", {T_, H_, D_},
+                    {d_o, o_, lse_, sinks_->value}, {sinks_->gradient});
   if (has_rope_) {
-    const std::int64_t turned = model_.turned_size();
-    write_.backward(Kernel::rope_backward, "rope", {T_, H_, turned}, {table_}, {gradient(q_)});
-    write_.backward(Kernel::rope_backward, "rope", {T_, K_, turned}, {table_}, {gradient(k_)});
+    const std::int64_t turned = model_.turned_size(), head = turned == D_ ? 0 : D_;
+    write_.backward(Kernel::rope_backward, "rope", {T_, H_, turned, head}, {table_},
+                    {gradient(q_)});
+    write_.backward(Kernel::rope_backward, "rope", {T_, K_, turned, head}, {table_},
+                    {gradient(k_)});
   }
   const auto dx = [&] { return write_.value({R_, E_, 1}, ValueRole::input_gradient); };
   v_.dnormed = model_.has_norms_behind ? dx() : write_.value({R_, E_, 1});

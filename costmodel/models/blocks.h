@@ -229,7 +229,7 @@ class MlaHalf {
   ValueId backward_of_keys(ValueId d_k, ValueId d_v);
 
   BlockWriter& write_;
-  std::int64_t T_, E_, H_, D_, rope_, value_, latent_, moved_;
+  std::int64_t T_, E_, H_, D_, rope_, value_, latent_, adjacent_;
   bool has_query_rank_;
   LayerValues& v_;
   ValueId table_{}, boundaries_{}, q_{}, k_{}, padded_{}, attended_{}, lse_{};
@@ -332,6 +332,11 @@ class RoutedHalf {
   void shared_input_backward(ValueId d_gate_up);
   void weight_gradients();
   void add_biases(std::int64_t local);
+  void choose();
+  void product(std::string_view part, std::int64_t n, std::int64_t k, ValueId x, ValueId weight,
+               const std::optional<GraphParameter>& bias, ValueId y);
+  void product_bias_backward(std::string_view part, std::int64_t n, ValueId dy,
+                             const GraphParameter& bias);
   Extent rows() const;
   void exchange(Pass pass, std::string_view part, Extent sent, Extent received,
                 std::initializer_list<ValueId> inputs, ValueId output);
@@ -366,7 +371,8 @@ class RoutedHalf {
   BlockWriter& write_;
   TensorRanks ranks_;
   const GraphOptions& options_;
-  std::int64_t T_, E_, F_, X_, top_k_, ep_;
+  std::int64_t T_, E_, F_, X_, top_k_, ep_, transposed_;
+  bool has_sigmoid_, is_clamped_;
   std::int64_t shared_, shared_tokens_;  ///< width of the shared experts, and what they see
   LayerValues& v_;
   ValueId router_{}, router_gradient_{}, w13_{}, w13_gradient_{}, w2_{}, w2_gradient_{}, logits_{},
@@ -375,6 +381,7 @@ class RoutedHalf {
       indices_{}, order_{}, counts_{}, received_counts_{}, received_weights_{}, expert_input_{},
       gate_up_{}, silu_{}, act_{}, returned_{}, d_weights_{}, d_out_{}, d_gate_up_{};
   std::optional<GraphParameter> router_bias_, gate_up_bias_, down_bias_;
+  std::optional<ValueId> choice_bias_, load_;
 };
 
 }  // namespace xt

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "costmodel/diagnostics/check.h"
 
@@ -64,27 +65,34 @@ constexpr std::array<Family, 15> rows = {{
      .has_sinks = true,
      .full_attention_every = 2,
      .has_experts = true,
-     .has_experts_for_ffn = true},
+     .has_experts_for_ffn = true,
+     .has_clamped_swiglu = true,
+     .is_executed = true},
     {.model_type = "glm4_moe",
      .summary = "routed and shared experts, leading dense layers, rotary angles of half a head",
      .chooses_norms_and_biases = true,
      .has_experts = true,
-     .has_shared_experts = true},
+     .has_shared_experts = true,
+     .has_sigmoid_router = true},
     {.model_type = "bailing_moe_v2",
      .summary = "as glm4_moe",
      .has_qk_norm = true,
      .chooses_norms_and_biases = true,
      .has_experts = true,
-     .has_shared_experts = true},
+     .has_shared_experts = true,
+     .has_sigmoid_router = true},
     {.model_type = "deepseek_v3",
      .summary = "latent attention, routed and shared experts, leading dense layers",
      .has_experts = true,
      .has_shared_experts = true,
-     .has_mla = true},
+     .has_sigmoid_router = true,
+     .has_mla = true,
+     .is_executed = true},
     {.model_type = "kimi_k2",
      .summary = "as deepseek_v3",
      .has_experts = true,
      .has_shared_experts = true,
+     .has_sigmoid_router = true,
      .has_mla = true},
 }};
 
@@ -99,6 +107,8 @@ void Family::shape(Architecture& architecture) const {
   architecture.has_sinks = has_sinks;
   architecture.has_wide_qk_norm = architecture.has_norms_behind = has_norms_behind;
   architecture.full_attention_every = full_attention_every;
+  architecture.has_sigmoid_router = has_sigmoid_router;
+  architecture.has_clamped_swiglu = architecture.has_stacked_experts = has_clamped_swiglu;
   architecture.has_layer_norm = has_layer_norm;
   architecture.has_gated_ffn = !has_layer_norm;
   architecture.has_norm_bias = has_biases;
@@ -127,6 +137,7 @@ void ModelConfig::check(Reader& reader) {
     check_attention(reader, family);
     check_window(reader, family);
     check_scaling(reader);
+    check_router(reader, family);
     if (family.has_experts && a.num_experts == 0)
       reader.problem("model_type", "a " + a.model_type + " model needs num_experts");
     if (!family.has_experts && a.num_experts > 0)
@@ -187,6 +198,7 @@ void ModelConfig::check_scaling(Reader& reader) {
   to.kind = kind == "default"  ? RopeScalingKind::none
             : kind == "linear" ? RopeScalingKind::linear
             : kind == "llama3" ? RopeScalingKind::llama3
+            : kind == "yarn"   ? RopeScalingKind::yarn
                                : RopeScalingKind::other;
   const auto number = [&](std::string_view key, const std::optional<double>& value, double& member,
                           bool is_needed) {
@@ -195,15 +207,62 @@ void ModelConfig::check_scaling(Reader& reader) {
     member = value.value_or(member);
   };
   const bool is_llama = to.kind == RopeScalingKind::llama3;
-  number("factor", from.factor, to.factor, is_llama || to.kind == RopeScalingKind::linear);
+  const bool is_yarn = to.kind == RopeScalingKind::yarn;
+  number("factor", from.factor, to.factor,
+         is_llama || is_yarn || to.kind == RopeScalingKind::linear);
   number("low_freq_factor", from.low_freq_factor, to.low_freq_factor, is_llama);
   number("high_freq_factor", from.high_freq_factor, to.high_freq_factor, is_llama);
   number("original_max_position_embeddings", from.original_max_position_embeddings,
-         to.original_length, is_llama);
+         to.original_length, is_llama || is_yarn);
+  if (is_yarn) check_yarn(reader);
   if (is_llama && to.high_freq_factor <= to.low_freq_factor)
     reader.problem("rope_scaling",
                    fmt::format("high_freq_factor {} must be above low_freq_factor {}",
                                to.high_freq_factor, to.low_freq_factor));
+}
+
+// Latent attention multiplies its scores by what others multiply queries and keys by, each.
+//
+// Source: Hugging Face transformers, modeling_rope_utils.py, _compute_yarn_parameters, and
+// modeling_deepseek_v3.py for scores
+void ModelConfig::check_yarn(Reader& reader) {
+  const Scaling& from = *rope_scaling_;
+  RopeScaling& to = architecture.rope_scaling;
+  to.beta_fast = from.beta_fast.value_or(to.beta_fast);
+  to.beta_slow = from.beta_slow.value_or(to.beta_slow);
+  to.truncates = from.truncate.value_or(true);
+  if (to.beta_fast <= to.beta_slow)
+    reader.problem("rope_scaling", fmt::format("beta_fast {} must be above beta_slow {}",
+                                               to.beta_fast, to.beta_slow));
+  const auto scale = [&](double by) {
+    return to.factor <= 1 ? 1 : 0.1 * by * std::log(to.factor) + 1;
+  };
+  const double of_angles = from.mscale.value_or(0), of_scores = from.mscale_all_dim.value_or(0);
+  const bool has_both = of_angles != 0 && of_scores != 0;
+  to.attention_factor =
+      from.attention_factor.value_or(has_both ? scale(of_angles) / scale(of_scores) : scale(1));
+  if (family_of(architecture).has_mla && of_scores != 0)
+    architecture.attention_scale = scale(of_scores) * scale(of_scores);
+}
+
+// Groups and factors cost nothing and are read of all; only who executes a router must know it.
+void ModelConfig::check_router(Reader& reader, const Family& family) {
+  Architecture& a = architecture;
+  a.turns_adjacent = family.has_mla && rope_interleave_.value_or(true);
+  if (!family.has_sigmoid_router) return;
+  if (scoring_func_.value_or("sigmoid") != "sigmoid")
+    reader.problem("scoring_func", fmt::format("not supported: scores by `{}`", *scoring_func_),
+                   fmt::format("a {} model has `sigmoid`", a.model_type));
+  if (topk_method_.value_or("noaux_tc") != "noaux_tc")
+    reader.problem("topk_method", fmt::format("not supported: `{}`", *topk_method_),
+                   fmt::format("a {} model has `noaux_tc`", a.model_type));
+  if (a.num_experts % a.n_group != 0)
+    reader.problem("n_group", fmt::format("{} experts are not divisible into {} groups",
+                                          a.num_experts, a.n_group));
+  if (a.topk_group > a.n_group || a.num_experts_per_tok > a.num_experts / a.n_group * a.topk_group)
+    reader.problem("topk_group",
+                   fmt::format("{} of {} groups have too few experts for {} of a token",
+                               a.topk_group, a.n_group, a.num_experts_per_tok));
 }
 
 // In families without windows by layer, use_sliding_window turns one on, or the length itself.

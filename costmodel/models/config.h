@@ -28,6 +28,8 @@ struct Family {
   bool has_experts = false;
   bool has_experts_for_ffn = false;  ///< intermediate_size is the width of an expert
   bool has_shared_experts = false;   ///< and leading layers without experts, where files say so
+  bool has_sigmoid_router = false;   ///< with a bias of the choice, and groups of experts
+  bool has_clamped_swiglu = false;   ///< of experts, which lie in one tensor
   bool has_mla = false;
   bool has_layer_norm = false;  ///< and an ffn of two products
   bool has_biases = false;      ///< of products and norms, and dropout unless files turn it off
@@ -74,6 +76,8 @@ struct ModelConfig {
   void check_attention(Reader& reader, const Family& family);
   void check_window(Reader& reader, const Family& family);
   void check_scaling(Reader& reader);
+  void check_yarn(Reader& reader);
+  void check_router(Reader& reader, const Family& family);
   void check_shapes(Reader& reader) const;
   void check_variants(Reader& reader) const;
   void check_latent(Reader& reader, const Family& family);
@@ -104,11 +108,15 @@ struct ModelConfig {
       moe_shared_expert_intermediate_size_, qk_nope_head_dim_, moe_layer_freq_, sliding_window_,
       num_nextn_predict_layers_;
   std::optional<std::vector<std::string>> layer_types_;
+  std::optional<std::string> scoring_func_, topk_method_;
+  std::optional<bool> rope_interleave_;
   // Keys of rope_scaling.
   struct Scaling {
     std::optional<std::string> rope_type, type;
     std::optional<double> factor, low_freq_factor, high_freq_factor,
-        original_max_position_embeddings;
+        original_max_position_embeddings, beta_fast, beta_slow, mscale, mscale_all_dim,
+        attention_factor;
+    std::optional<bool> truncate;
     std::optional<Node> ignored;
 
     template <typename Archive>
@@ -190,9 +198,14 @@ void ModelConfig::Scaling::describe(Archive& archive) {
       .field("original_max_position_embeddings", original_max_position_embeddings,
              "Tokens of a sequence before scaling")
       .above(0);
-  for (const std::string_view key :
-       {"attention_factor", "beta_fast", "beta_slow", "finetuned", "long_factor", "mscale",
-        "mscale_all_dim", "short_factor", "truncate"})
+  archive.field("beta_fast", beta_fast, "Of yarn, turns of waves that stay").above(0);
+  archive.field("beta_slow", beta_slow, "Of yarn, turns of waves that are divided").above(0);
+  archive.field("mscale", mscale, "Of yarn, what angles are multiplied by grows with it");
+  archive.field("mscale_all_dim", mscale_all_dim, "Of yarn, what scores are multiplied by does");
+  archive.field("attention_factor", attention_factor, "Of yarn, what angles are multiplied by")
+      .above(0);
+  archive.field("truncate", truncate, "Of yarn, whole columns bound those divided in part");
+  for (const std::string_view key : {"finetuned", "long_factor", "short_factor"})
     archive.field(key, ignored, "Without effect on a step's cost");
 }
 
@@ -263,6 +276,15 @@ void ModelConfig::describe_deepseek(Archive& archive) {
       .optional()
       .at_least(1);
   archive.field("v_head_dim", a.v_head_dim, "Size of a head's values").optional().at_least(1);
+  archive.field("n_group", a.n_group, "Groups of experts").optional().at_least(1);
+  archive.field("topk_group", a.topk_group, "Groups that a token goes to").optional().at_least(1);
+  archive
+      .field("routed_scaling_factor", a.routed_scaling_factor, "Of the weights of routed experts")
+      .optional();
+  archive.field("scoring_func", scoring_func_, "How the router scores experts");
+  archive.field("topk_method", topk_method_, "How the router chooses experts");
+  archive.field("rope_interleave", rope_interleave_, "Adjacent columns have one rotary angle");
+  archive.field("swiglu_limit", a.swiglu_limit, "Bound of gate and up").optional().above(0);
 }
 
 template <typename Archive>
@@ -305,18 +327,12 @@ void ModelConfig::describe_without_cost(Archive& archive) {
                                      "dtype",
                                      "transformers_version",
                                      "use_cache",
-                                     "n_group",
-                                     "topk_group",
-                                     "topk_method",
-                                     "scoring_func",
-                                     "routed_scaling_factor",
                                      "aux_loss_alpha",
                                      "seq_aux",
                                      "ep_size",
                                      "pretraining_tp",
                                      "experts_per_token",
                                      "initial_context_length",
-                                     "swiglu_limit",
                                      "score_function",
                                      "moe_router_enable_expert_bias",
                                      "_name_or_path",

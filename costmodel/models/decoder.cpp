@@ -113,8 +113,9 @@ OpGraph build_decoder(const Architecture& model, const GraphOptions& options) {
   graph.dtype = options.dtype;
   graph.attention_parts = attention_parts(options);
   graph.ties_embedding = model.tie_word_embeddings;
-  graph.constants = {model.rms_norm_eps, model.rope_theta, model.norm_topk_prob,
-                     model.rope_scaling};
+  graph.constants = {model.rms_norm_eps,          model.rope_theta,      model.norm_topk_prob,
+                     model.rope_scaling,          model.attention_scale, model.swiglu_limit,
+                     model.routed_scaling_factor, model.n_group,         model.topk_group};
   build_embedding(graph, model, options);
   std::array<std::optional<std::uint16_t>, 4> kinds;
   Architecture unwindowed = model;

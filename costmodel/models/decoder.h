@@ -85,6 +85,10 @@ struct GraphOptions {
   /// What the router gave a row weighs its activation, so that no backward pass reads what experts
   /// made of it; else it weighs that.
   bool weighs_activations = false;
+  /// The bias by which a sigmoid router chooses is a buffer of the step, and rows are counted that
+  /// it learns by, as who executes a step needs; else both are left out, which cost next to
+  /// nothing.
+  bool keeps_router_bias = false;
   bool fuses_swiglu = true;  ///< of that product; else halves of it go through two kernels
   /// Rows of experts are permuted, activated, weighted and summed by few kernels; else op by op:
   /// see unfused_experts.cpp.

@@ -5,8 +5,9 @@
 namespace xt {
 
 RoutedNames routed_names(const Architecture& model) {
-  if (model.model_type == "mixtral") return {"block_sparse_moe", "w1", "w3", "w2"};
-  return {"mlp", "gate_proj", "up_proj", "down_proj"};
+  if (model.model_type == "mixtral") return {"block_sparse_moe", "gate", "w1", "w3", "w2"};
+  if (model.has_stacked_experts) return {"mlp", "router", "gate_up_proj", "", "down_proj"};
+  return {"mlp", "gate", "gate_proj", "up_proj", "down_proj"};
 }
 
 std::vector<Piece> expert_pieces(std::string_view half, std::int64_t experts,
@@ -24,6 +25,19 @@ std::vector<Piece> expert_pieces(std::string_view half, std::int64_t experts,
       offset += rows * columns;
     }
   }
+  return pieces;
+}
+
+std::vector<Piece> stacked_pieces(std::string_view half, std::int64_t experts,
+                                  std::string_view name, std::int64_t rows, std::int64_t columns) {
+  std::vector<Piece> pieces;
+  for (std::int64_t expert = 0; expert < experts; ++expert)
+    pieces.push_back({fmt::format("{}.experts.{}", half, name),
+                      {rows, columns, 1},
+                      columns > 1 ? 2 : 1,
+                      static_cast<std::int32_t>(expert),
+                      expert * rows * columns,
+                      true});
   return pieces;
 }
 

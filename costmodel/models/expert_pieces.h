@@ -13,12 +13,12 @@ namespace xt {
 
 /// How a family calls what a routed layer has.
 struct RoutedNames {
-  std::string_view half, gate, up, down;
+  std::string_view half, router, gate, up, down;  ///< `gate` of both where they are one tensor
 };
 
 /// The names of the family of `model`.
 ///
-/// Source:  the published weights of Mixtral 8x7B, and those of Qwen3 and DeepSeek-V3
+/// Source:  the published weights of Mixtral 8x7B and gpt-oss, and those of Qwen3 and DeepSeek-V3
 RoutedNames routed_names(const Architecture& model);
 
 /// Pieces of a fused expert weight: per local expert `names.size()` matrices of `rows` by
@@ -26,5 +26,10 @@ RoutedNames routed_names(const Architecture& model);
 std::vector<Piece> expert_pieces(std::string_view half, std::int64_t experts,
                                  std::initializer_list<std::string_view> names, std::int64_t rows,
                                  std::int64_t columns);
+
+/// Pieces of one published tensor that has `rows` by `columns` of every expert; a vector of each
+/// where there is one column.
+std::vector<Piece> stacked_pieces(std::string_view half, std::int64_t experts,
+                                  std::string_view name, std::int64_t rows, std::int64_t columns);
 
 }  // namespace xt

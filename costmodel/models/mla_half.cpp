@@ -21,7 +21,7 @@ MlaHalf::MlaHalf(BlockWriter& write, const Architecture& model, const GraphOptio
       rope_(model.qk_rope_head_dim),
       value_(model.v_head_dim),
       latent_(model.kv_lora_rank),
-      moved_(2 * width(options.dtype)),
+      adjacent_(model.turns_adjacent ? 1 : 0),
       has_query_rank_(model.q_lora_rank > 0),
       v_(values) {
   table_ = write.value({T_, rope_, 1}, ValueRole::rope_table);
@@ -90,16 +90,21 @@ void MlaHalf::forward() {
   const ValueId h = apply(input_norm_, v_.x);
   q_ = apply(q_b_, has_query_rank_ ? apply(q_norm_, apply(q_a_, h)) : h);
   const ValueId compressed = apply(kv_a_, h), latent = tensor(latent_);
-  write_.forward(Kernel::cast, "kv_a_proj_with_mqa", {T_ * latent_, moved_}, {compressed},
-                 {latent});
+  const std::int64_t plain = D_ - rope_, both = latent_ + rope_, rows = T_ * H_;
+  write_.forward(Kernel::copy_columns, "kv_a_proj_with_mqa", {T_, both, 0, T_, latent_, 0, latent_},
+                 {compressed}, {latent});
   const ValueId kv = apply(kv_b_, apply(kv_norm_, latent));
-  write_.forward(Kernel::rope, "rope", {T_, H_, rope_}, {table_}, {q_});
-  write_.forward(Kernel::rope, "rope", {T_, 1, rope_}, {table_}, {compressed});
+  write_.forward(Kernel::rope, "rope", {T_, H_, rope_, D_, plain, adjacent_}, {table_}, {q_});
+  write_.forward(Kernel::rope, "rope", {T_, 1, rope_, both, latent_, adjacent_}, {table_},
+                 {compressed});
   k_ = tensor(H_ * D_);
   padded_ = tensor(H_ * D_);
-  write_.forward(Kernel::cast, "keys", {T_ * H_ * (D_ - rope_), moved_}, {kv}, {k_});
-  write_.forward(Kernel::cast, "keys", {T_ * H_ * rope_, moved_}, {compressed}, {k_});
-  write_.forward(Kernel::cast, "values", {T_ * H_ * D_, moved_}, {kv}, {padded_});
+  write_.forward(Kernel::copy_columns, "keys", {rows, plain + value_, 0, rows, D_, 0, plain}, {kv},
+                 {k_});
+  write_.forward(Kernel::add_columns, "keys", {T_, both, latent_, rows, D_, plain, rope_},
+                 {compressed}, {k_});
+  write_.forward(Kernel::copy_columns, "values", {rows, plain + value_, plain, rows, D_, 0, value_},
+                 {kv}, {padded_});
   attended_ = tensor(H_ * D_);
   lse_ = write_.value({T_, H_, 1}, DType::fp32);
   write_.forward(Kernel::attention, "attention",
@@ -107,7 +112,8 @@ void MlaHalf::forward() {
                   symbol(SymbolKind::longest_sample), T_},
                  {q_, k_, padded_, boundaries_}, {attended_, lse_});
   const ValueId values = tensor(H_ * value_);
-  write_.forward(Kernel::cast, "values", {T_ * H_ * value_, moved_}, {attended_}, {values});
+  write_.forward(Kernel::copy_columns, "values", {rows, D_, 0, rows, value_, 0, value_},
+                 {attended_}, {values});
   v_.attended = apply(o_, values);
   write_.forward(Kernel::add, "residual", {T_ * E_}, {v_.x}, {v_.attended});
   v_.normed = apply(post_norm_, v_.attended);
@@ -118,13 +124,16 @@ void MlaHalf::backward() {
   undo(post_norm_, v_.dnormed, d_attended);
   write_.backward(Kernel::add, "residual", {T_ * E_}, {v_.dy}, {d_attended});
   const ValueId d_values = undo(o_, d_attended, std::nullopt), d_o = tensor(H_ * D_);
-  write_.backward(Kernel::cast, "values", {T_ * H_ * D_, moved_}, {d_values}, {d_o});
+  const std::int64_t rows = T_ * H_;
+  write_.backward(Kernel::copy_columns, "values", {rows, value_, 0, rows, D_, 0, value_},
+                  {d_values}, {d_o});
   const ValueId d_q = tensor(H_ * D_), d_k = tensor(H_ * D_), d_v = tensor(H_ * D_);
   write_.backward(Kernel::attention_backward, "attention",
                   {T_, H_, H_, D_, symbol(SymbolKind::sum_squared_lengths),
                    symbol(SymbolKind::longest_sample), T_},
                   {d_o, q_, k_, padded_, attended_, lse_, boundaries_}, {d_q, d_k, d_v});
-  write_.backward(Kernel::rope_backward, "rope", {T_, H_, rope_}, {table_}, {d_q});
+  write_.backward(Kernel::rope_backward, "rope", {T_, H_, rope_, D_, D_ - rope_, adjacent_},
+                  {table_}, {d_q});
   v_.dnormed = backward_of_keys(d_k, d_v);
   backward_of_queries(d_q);
   const ValueId dx = write_.value({T_, E_, 1}, ValueRole::input_gradient);
@@ -146,14 +155,19 @@ void MlaHalf::backward_of_queries(ValueId d_q) {
 // The gradient of the layer's normed input that comes through keys and values.
 ValueId MlaHalf::backward_of_keys(ValueId d_k, ValueId d_v) {
   const ValueId d_kv = tensor(kv_b_.rows), d_compressed = tensor(latent_ + rope_);
-  write_.backward(Kernel::cast, "keys", {T_ * H_ * (D_ - rope_), moved_}, {d_k}, {d_kv});
-  write_.backward(Kernel::cast, "values", {T_ * H_ * value_, moved_}, {d_v}, {d_kv});
-  write_.backward(Kernel::cast, "keys", {T_ * H_ * rope_, moved_}, {d_k}, {d_compressed});
-  write_.backward(Kernel::rope_backward, "rope", {T_, 1, rope_}, {table_}, {d_compressed});
+  const std::int64_t plain = D_ - rope_, both = latent_ + rope_, rows = T_ * H_;
+  write_.backward(Kernel::copy_columns, "keys", {rows, D_, 0, rows, plain + value_, 0, plain},
+                  {d_k}, {d_kv});
+  write_.backward(Kernel::add_columns, "values", {rows, D_, 0, rows, plain + value_, plain, value_},
+                  {d_v}, {d_kv});
+  write_.backward(Kernel::copy_columns, "keys", {rows, D_, plain, T_, both, latent_, rope_}, {d_k},
+                  {d_compressed});
+  write_.backward(Kernel::rope_backward, "rope", {T_, 1, rope_, both, latent_, adjacent_}, {table_},
+                  {d_compressed});
   const ValueId d_latent = tensor(latent_);
   undo(kv_norm_, undo(kv_b_, d_kv, std::nullopt), d_latent);
-  write_.backward(Kernel::cast, "kv_a_proj_with_mqa", {T_ * latent_, moved_}, {d_latent},
-                  {d_compressed});
+  write_.backward(Kernel::add_columns, "kv_a_proj_with_mqa", {T_, latent_, 0, T_, both, 0, latent_},
+                  {d_latent}, {d_compressed});
   return undo(kv_a_, d_compressed, std::nullopt);
 }
 

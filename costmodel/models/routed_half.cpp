@@ -20,24 +20,40 @@ RoutedHalf::RoutedHalf(BlockWriter& write, const Architecture& model, const Grap
       X_(model.num_experts),
       top_k_(model.num_experts_per_tok),
       ep_(options.expert_parallel),
+      transposed_(model.has_stacked_experts ? 1 : 0),
+      has_sigmoid_(model.has_sigmoid_router),
+      is_clamped_(model.has_clamped_swiglu),
       shared_(ranks_.part_of(model.n_shared_experts * model.moe_intermediate_size)),
       shared_tokens_(options.tokens),
       v_(values) {
   const std::int64_t local = X_ / ep_;
   const RoutedNames names = routed_names(model);
   const GraphParameter router = write.parameter(
-      {X_, E_, 1}, false, {{fmt::format("{}.gate.weight", names.half), {X_, E_, 1}, 2, -1, 0}});
+      {X_, E_, 1}, false,
+      {{fmt::format("{}.{}.weight", names.half, names.router), {X_, E_, 1}, 2, -1, 0}});
   router_ = router.value;
   router_gradient_ = router.gradient;
-  const GraphParameter w13 = write.parameter(
-      {local, 2 * F_, E_}, true, expert_pieces(names.half, local, {names.gate, names.up}, F_, E_));
+  const bool is_stacked = model.has_stacked_experts;
+  const GraphParameter w13 =
+      is_stacked
+          ? write.parameter({local, E_, 2 * F_}, true,
+                            stacked_pieces(names.half, local, names.gate, E_, 2 * F_))
+          : write.parameter({local, 2 * F_, E_}, true,
+                            expert_pieces(names.half, local, {names.gate, names.up}, F_, E_));
   w13_ = w13.value;
   w13_gradient_ = w13.gradient;
-  const GraphParameter w2 = write.parameter({local, E_, F_}, true,
-                                            expert_pieces(names.half, local, {names.down}, E_, F_));
+  const GraphParameter w2 =
+      is_stacked ? write.parameter({local, F_, E_}, true,
+                                   stacked_pieces(names.half, local, names.down, F_, E_))
+                 : write.parameter({local, E_, F_}, true,
+                                   expert_pieces(names.half, local, {names.down}, E_, F_));
   w2_ = w2.value;
   w2_gradient_ = w2.gradient;
   if (model.has_bias_everywhere) add_biases(local);
+  if (has_sigmoid_ && options.keeps_router_bias) {
+    choice_bias_ = write.value({X_, 1, 1}, ValueRole::router_bias);
+    load_ = write.value({X_, 1, 1}, ValueRole::expert_load);
+  }
   if (shared_ == 0) return;
   const GraphParameter gate_up = write.part_of_parameter(
       {2 * shared_, E_, 1},
@@ -49,25 +65,6 @@ RoutedHalf::RoutedHalf(BlockWriter& write, const Architecture& model, const Grap
       {E_, shared_, 1}, {{"mlp.shared_experts.down_proj.weight", {E_, shared_, 1}, 2, -1, 0}});
   shared_down_weight_ = down.value;
   shared_down_gradient_ = down.gradient;
-}
-
-// Biases of the router and of each expert.
-//
-// Source: Hugging Face transformers, modeling_gpt_oss.py
-void RoutedHalf::add_biases(std::int64_t local) {
-  router_bias_ = bias_parameter(write_, "mlp.gate.bias", X_, false);
-  const auto of_experts = [&](const char* name, std::int64_t n) {
-    std::vector<Piece> pieces;
-    for (std::int64_t expert = 0; expert < local; ++expert)
-      pieces.push_back({fmt::format("mlp.experts.{{}}.{}.bias", name),
-                        {n, 1, 1},
-                        1,
-                        static_cast<std::int32_t>(expert),
-                        expert * n});
-    return write_.parameter({local, n, 1}, true, std::move(pieces));
-  };
-  gate_up_bias_ = of_experts("gate_up_proj", 2 * F_);
-  down_bias_ = of_experts("down_proj", E_);
 }
 
 void RoutedHalf::shared_forward() {
@@ -191,8 +188,7 @@ void RoutedHalf::dispatch() {
 
 void RoutedHalf::combine() {
   const ValueId out = write_.value({rows(), E_, 1});
-  write_.forward(Kernel::grouped_matmul, "experts.down", {rows(), E_, F_, X_ / ep_},
-                 {act_, w2_, received_counts_}, {out});
+  product("experts.down", E_, F_, act_, w2_, adds_bias_apart() ? std::nullopt : down_bias_, out);
   returned_ = copied_rows(Pass::forward, "experts.down", out);
   if (adds_bias_apart()) returned_ = down_bias().forward("experts.down", returned_);
   if (sends_copies()) return combine_copies();
@@ -236,49 +232,21 @@ void RoutedHalf::forward() {
   order_ = write_.value({T_ * top_k_, 1, 1}, DType::int64, true);
   counts_ = write_.value({1, gathers_tokens() ? X_ / ep_ : X_, 1}, DType::int64, true);
   write_product(write_, "router", {T_, X_, E_}, v_.normed, router_, router_bias_, logits_);
-  write_.forward(Kernel::softmax_top_k, "router", {T_, X_, top_k_}, {logits_},
-                 {weights_, indices_});
+  choose();
   dispatch();
   expert_input_ = copied_rows(Pass::forward, "experts.gate_up", expert_input_);
   gate_up_ = write_.value({rows(), 2 * F_, 1});
   act_ = write_.value({rows(), F_, 1});
-  write_.forward(Kernel::grouped_matmul, "experts.gate_up", {rows(), 2 * F_, E_, X_ / ep_},
-                 {expert_input_, w13_, received_counts_}, {gate_up_});
+  product("experts.gate_up", 2 * F_, E_, expert_input_, w13_, gate_up_bias_, gate_up_);
+  const Kernel activation = is_clamped_ ? Kernel::swiglu_clamped : Kernel::swiglu;
   if (is_unfused()) {
     activate_unfused();
   } else if (options_.weighs_activations) {
-    write_.forward(Kernel::swiglu, "experts.activation", {rows(), F_}, {gate_up_, weights_},
-                   {act_});
+    write_.forward(activation, "experts.activation", {rows(), F_}, {gate_up_, weights_}, {act_});
   } else {
-    write_.forward(Kernel::swiglu, "experts.activation", {rows(), F_}, {gate_up_}, {act_});
+    write_.forward(activation, "experts.activation", {rows(), F_}, {gate_up_}, {act_});
   }
   combine();
-}
-
-void RoutedHalf::weight_gradients() {
-  write_.backward(Kernel::grouped_matmul_weight_backward, "experts.down",
-                  {rows(), E_, F_, X_ / ep_}, {d_out_, act_, received_counts_}, {w2_gradient_});
-  write_.backward(Kernel::grouped_matmul_weight_backward, "experts.gate_up",
-                  {rows(), 2 * F_, E_, X_ / ep_}, {d_gate_up_, expert_input_, received_counts_},
-                  {w13_gradient_});
-  if (!down_bias_) return;
-  if (!adds_bias_apart())
-    write_bias_backward(write_, "experts.down", rows(), E_, d_out_, down_bias_->gradient);
-  write_bias_backward(write_, "experts.gate_up", rows(), 2 * F_, d_gate_up_,
-                      gate_up_bias_->gradient);
-}
-
-void RoutedHalf::router_backward() {
-  const ValueId d_logits = write_.value({T_, X_, 1});
-  v_.dnormed = write_.value({T_, E_, 1});
-  write_.backward(Kernel::softmax_top_k_backward, "router", {T_, X_, top_k_},
-                  {d_weights_, logits_, indices_}, {d_logits});
-  write_.backward(Kernel::matmul_input_backward, "router", {T_, X_, E_}, {d_logits, router_},
-                  {v_.dnormed});
-  write_.backward(Kernel::matmul_weight_backward, "router", {T_, X_, E_}, {d_logits, v_.normed},
-                  {router_gradient_});
-  if (router_bias_) write_bias_backward(write_, "router", T_, X_, d_logits, router_bias_->gradient);
-  shared_backward();
 }
 
 // From the gradient of the experts' output to that of their input, weight gradients left aside.
@@ -288,15 +256,16 @@ void RoutedHalf::experts_backward() {
   d_out_ = copied_rows(Pass::backward, "experts.down", d_out_);
   const ValueId d_act = write_.value({rows(), F_, 1});
   d_gate_up_ = write_.value({rows(), 2 * F_, 1});
-  write_.backward(Kernel::grouped_matmul_input_backward, "experts.down", {rows(), E_, F_, X_ / ep_},
-                  {d_out_, w2_, received_counts_}, {d_act});
+  write_.backward(Kernel::grouped_matmul_input_backward, "experts.down",
+                  {rows(), E_, F_, X_ / ep_, transposed_}, {d_out_, w2_, received_counts_},
+                  {d_act});
   if (is_unfused()) return activation_unfused_backward(d_act);
+  const Kernel kernel = is_clamped_ ? Kernel::swiglu_clamped_backward : Kernel::swiglu_backward;
   if (options_.weighs_activations) {
-    write_.backward(Kernel::swiglu_backward, "experts.activation", {rows(), F_},
-                    {d_act, gate_up_, weights_}, {d_gate_up_, d_weights_});
+    write_.backward(kernel, "experts.activation", {rows(), F_}, {d_act, gate_up_, weights_},
+                    {d_gate_up_, d_weights_});
   } else {
-    write_.backward(Kernel::swiglu_backward, "experts.activation", {rows(), F_}, {d_act, gate_up_},
-                    {d_gate_up_});
+    write_.backward(kernel, "experts.activation", {rows(), F_}, {d_act, gate_up_}, {d_gate_up_});
   }
 }
 
@@ -357,7 +326,8 @@ void RoutedHalf::backward() {
   if (!options_.hides_exchange) weight_gradients();
   const ValueId d_rows = write_.value({rows(), E_, 1});
   write_.backward(Kernel::grouped_matmul_input_backward, "experts.gate_up",
-                  {rows(), 2 * F_, E_, X_ / ep_}, {d_gate_up_, w13_, received_counts_}, {d_rows});
+                  {rows(), 2 * F_, E_, X_ / ep_, transposed_}, {d_gate_up_, w13_, received_counts_},
+                  {d_rows});
   const ValueId d_sent = dispatch_backward(copied_rows(Pass::backward, "experts.gate_up", d_rows));
   if (options_.hides_exchange) weight_gradients();
   if (!options_.hides_exchange || ep_ == 1 || gathers_tokens()) router_backward();

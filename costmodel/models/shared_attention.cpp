@@ -25,10 +25,16 @@ Extent AttentionHalf::reach() const {
 }
 
 void AttentionHalf::attention(const Operands& seen, ValueId o, ValueId lse, std::int64_t keys) {
-  write_.forward(Kernel::attention, part,
-                 {all_tokens(), query_heads(), key_heads(), D_,
-                  symbol(SymbolKind::sum_squared_lengths), reach(), keys},
-                 {seen.q, seen.k, seen.v, boundaries_}, {o, lse});
+  const std::initializer_list<Extent> extents = {
+      all_tokens(), query_heads(), key_heads(), D_, symbol(SymbolKind::sum_squared_lengths),
+      reach(),      keys};
+  if (sinks_) {
+    write_.forward(Kernel::attention, part, extents,
+                   {seen.q, seen.k, seen.v, boundaries_, sinks_->value}, {o, lse});
+  } else {
+    write_.forward(Kernel::attention, part, extents, {seen.q, seen.k, seen.v, boundaries_},
+                   {o, lse});
+  }
 }
 
 void AttentionHalf::attention_backward(ValueId d_o, const Operands& seen, const Operands& d,

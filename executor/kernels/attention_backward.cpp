@@ -2,6 +2,8 @@
 //
 // Source: Dao 2023, "FlashAttention-2", algorithm 2
 
+#include <cmath>
+
 #include "executor/kernels/attention_parts.h"
 #include "executor/kernels/kernel_groups.h"
 #include "executor/kernels/operands.h"
@@ -21,20 +23,23 @@ struct Backward {
   float* dq;
   float* dk;
   float* dv;
-  float* p;   ///< [attention_block, longest]: probabilities
-  float* ds;  ///< [attention_block, longest]: gradients of scores
+  float* p;   ///< [attention_block, columns]: probabilities
+  float* ds;  ///< [attention_block, columns]: gradients of scores
 };
 
 // From scores s and dp = dO·Vᵀ: p = exp(s − lse) and ds = p · (dp − dO·O) · scale.
-XT_PER_INSTRUCTION_SET void differentiate(float* p, float* ds, std::int64_t seen, std::int64_t keys,
-                                          float lse, float along_o, float scale) {
+XT_PER_INSTRUCTION_SET void differentiate(float* p, float* ds, std::int64_t first,
+                                          std::int64_t last, std::int64_t keys, float lse,
+                                          float along_o, float scale) {
 #pragma omp simd
-  for (std::int64_t j = 0; j < seen; ++j) {
+  for (std::int64_t j = first; j < last; ++j) {
     p[j] = exponential(p[j] - lse);
     ds[j] = p[j] * (ds[j] - along_o) * scale;
   }
-  std::fill(p + seen, p + keys, 0.0f);
-  std::fill(ds + seen, ds + keys, 0.0f);
+  for (float* row : {p, ds}) {
+    std::fill(row, row + first, 0.0f);
+    std::fill(row + last, row + keys, 0.0f);
+  }
 }
 
 XT_PER_INSTRUCTION_SET float inner_product(const float* a, const float* b, std::int64_t n) {
@@ -42,7 +47,8 @@ XT_PER_INSTRUCTION_SET float inner_product(const float* a, const float* b, std::
 }
 
 std::int64_t key_offset(const AttentionShape& shape, const AttentionBlock& block) {
-  return block.document * shape.key_stride() + block.head / shape.queries_per_key() * shape.D;
+  return (block.document + block.first_key) * shape.key_stride() +
+         block.head / shape.queries_per_key() * shape.D;
 }
 
 std::int64_t query_offset(const AttentionShape& shape, const AttentionBlock& block) {
@@ -56,21 +62,22 @@ void backward_rows(const Backward& b, const AttentionBlock& block, std::int64_t 
   const std::int64_t rows = end - begin, D = shape.D, stride = shape.query_stride();
   const std::int64_t key = key_offset(shape, block);
   const std::int64_t query = query_offset(shape, block) + begin * stride;
-  float* p = b.p + begin * shape.longest;
-  float* ds = b.ds + begin * shape.longest;
-  const std::int64_t seen_by_last = block.first + end;
+  float* p = b.p + begin * shape.columns;
+  float* ds = b.ds + begin * shape.columns;
+  const std::int64_t seen_by_last = block.seen_end(end - 1);
   gemm(rows, seen_by_last, D, {b.q + query, stride}, {b.k + key, shape.key_stride(), true},
-       {p, shape.longest}, shape.scale);
+       {p, shape.columns}, shape.scale);
   gemm(rows, seen_by_last, D, {b.d_o + query, stride}, {b.v + key, shape.key_stride(), true},
-       {ds, shape.longest});
+       {ds, shape.columns});
   for (std::int64_t row = 0; row < rows; ++row) {
     const float along_o =
         inner_product(b.d_o + query + row * stride, b.o + query + row * stride, D);
     const float lse = b.lse[(block.token() + begin + row) * shape.H + block.head];
-    differentiate(p + row * shape.longest, ds + row * shape.longest, block.first + begin + row + 1,
+    differentiate(p + row * shape.columns, ds + row * shape.columns,
+                  block.seen_begin(begin + row, shape.window), block.seen_end(begin + row),
                   block.keys(), lse, along_o, shape.scale);
   }
-  gemm(rows, D, seen_by_last, {ds, shape.longest}, {b.k + key, shape.key_stride()},
+  gemm(rows, D, seen_by_last, {ds, shape.columns}, {b.k + key, shape.key_stride()},
        {b.dq + query, stride});
 }
 
@@ -81,16 +88,16 @@ void backward_keys(const Backward& b, const AttentionBlock& block, std::int64_t 
   const std::int64_t stride = shape.query_stride();
   const std::int64_t key = key_offset(shape, block) + begin * shape.key_stride();
   const std::int64_t query = query_offset(shape, block);
-  gemm(end - begin, shape.D, block.rows, {b.p + begin, shape.longest, true},
+  gemm(end - begin, shape.D, block.rows, {b.p + begin, shape.columns, true},
        {b.d_o + query, stride}, {b.dv + key, shape.key_stride(), 1});
-  gemm(end - begin, shape.D, block.rows, {b.ds + begin, shape.longest, true}, {b.q + query, stride},
+  gemm(end - begin, shape.D, block.rows, {b.ds + begin, shape.columns, true}, {b.q + query, stride},
        {b.dk + key, shape.key_stride(), 1});
 }
 
 void backward_document(const Backward& b, std::int64_t document, std::int64_t length) {
   for (std::int64_t head = 0; head < b.shape.H; ++head) {
     for (std::int64_t first = 0; first < length; first += attention_block) {
-      const AttentionBlock block{document, first, std::min(attention_block, length - first), head};
+      const AttentionBlock block = attention_block_at(b.shape, document, length, first, head);
       for_block_rows(block, b.shape, [&](std::int64_t begin, std::int64_t end) {
         backward_rows(b, block, begin, end);
       });
@@ -109,8 +116,8 @@ void attention_backward(const KernelCall& call) {
   const auto* boundaries = elements<std::int32_t>(call.inputs[6], shape.T + 1);
   const WideOutput dq(call.outputs[0], queries), dk(call.outputs[1], keys),
       dv(call.outputs[2], keys);
-  const at::Tensor p = scratch(attention_block, shape.longest),
-                   ds = scratch(attention_block, shape.longest);
+  const at::Tensor p = scratch(attention_block, shape.columns),
+                   ds = scratch(attention_block, shape.columns);
   std::fill_n(dk.data(), keys, 0.0f);
   std::fill_n(dv.data(), keys, 0.0f);
   const Backward backward{shape,
@@ -133,9 +140,31 @@ void attention_backward(const KernelCall& call) {
   dv.store();
 }
 
+// The probability of nothing against what comes of it: −Σ exp(sink − lse) · (dO·O), over tokens.
+void sinks_backward(const KernelCall& call) {
+  const std::int64_t T = call.extent(0), H = call.extent(1), D = call.extent(2);
+  const auto* lse = elements<float>(call.inputs[2], T * H);
+  with_element_of(call.inputs[0], [&](auto element) {
+    using Element = decltype(element);
+    const auto* d_o = elements<Element>(call.inputs[0], T * H * D);
+    const auto* o = elements<Element>(call.inputs[1], T * H * D);
+    const auto* sinks = elements<Element>(call.inputs[3], H);
+    auto* dsinks = writable<Element>(call.outputs[0], H);
+    for_rows(H, T * D, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t h = begin; h < end; ++h) {
+        float sum = 0;
+        for (std::int64_t row = h; row < T * H; row += H)
+          sum += std::exp(wide(sinks[h]) - lse[row]) * dot(d_o + row * D, o + row * D, D);
+        put(dsinks[h], -sum);
+      }
+    });
+  });
+}
+
 }  // namespace
 
 void enter_attention_backward(KernelTable& table) {
+  entry(table, Kernel::sinks_backward) = sinks_backward;
   entry(table, Kernel::attention_backward) = attention_backward;
 }
 

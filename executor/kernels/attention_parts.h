@@ -20,9 +20,10 @@ namespace xt {
 /// Query rows whose scores are held at once.
 inline constexpr std::int64_t attention_block = 64;
 
-/// Extents of an attention op.
+/// Extents of an attention op. A query sees `window` keys at most, its own among them.
 struct AttentionShape {
-  std::int64_t T, H, K, D, longest;
+  std::int64_t T, H, K, D, longest, window;
+  std::int64_t columns;  ///< of the scores of a block
   float scale;
 
   explicit AttentionShape(const KernelCall& call);
@@ -38,10 +39,25 @@ struct AttentionBlock {
   std::int64_t rows;
   std::int64_t head;
 
-  /// Keys that the last row sees.
-  std::int64_t keys() const { return first + rows; }
+  std::int64_t first_key;  ///< that any row sees, counted in the document
+
+  /// Keys that the rows see, from the first one on.
+  std::int64_t keys() const { return first + rows - first_key; }
   std::int64_t token() const { return document + first; }
+  /// Those that row `row` of the block sees, among these.
+  std::int64_t seen_end(std::int64_t row) const { return first + row + 1 - first_key; }
+  std::int64_t seen_begin(std::int64_t row, std::int64_t window) const {
+    return std::max<std::int64_t>(0, seen_end(row) - window);
+  }
 };
+
+/// The block of `shape` that begins at query row `first` of a document.
+inline AttentionBlock attention_block_at(const AttentionShape& shape, std::int64_t document,
+                                         std::int64_t length, std::int64_t first,
+                                         std::int64_t head) {
+  return {document, first, std::min(attention_block, length - first), head,
+          std::max<std::int64_t>(0, first + 1 - shape.window)};
+}
 
 /// Calls `function(first token, length)` for each document.
 ///

@@ -8,6 +8,7 @@
 #include "executor/kernels/gemm.h"
 #include "executor/kernels/kernel_groups.h"
 #include "executor/kernels/operands.h"
+#include "executor/kernels/row_sums.h"
 
 namespace xt {
 namespace {
@@ -88,11 +89,11 @@ class ExpertWeights {
   std::int64_t each_;
 };
 
-// Calls `function(expert, first row, rows)` for each expert.
+// Calls `function(expert, first row, rows)` for each of X experts.
 template <typename Function>
-void for_experts(const KernelCall& call, const Function& function) {
-  const std::int64_t R = call.extent(0), X = call.extent(3);
-  const std::vector<std::int64_t> rows = rows_of_experts(call.inputs[2], X, R);
+void for_experts(const at::Tensor& counts, std::int64_t R, std::int64_t X,
+                 const Function& function) {
+  const std::vector<std::int64_t> rows = rows_of_experts(counts, X, R);
   std::int64_t first = 0;
   for (std::int64_t x = 0; x < X; ++x) {
     const std::int64_t n = rows[static_cast<std::size_t>(x)];
@@ -101,15 +102,36 @@ void for_experts(const KernelCall& call, const Function& function) {
   }
 }
 
+template <typename Function>
+void for_experts(const KernelCall& call, const Function& function) {
+  for_experts(call.inputs[2], call.extent(0), call.extent(3), function);
+}
+
+// Weights are [n,k], or [k,n] where they are transposed.
+bool is_transposed(const KernelCall& call) { return call.extent(4) > 0; }
+
+// Rows of y begin as the bias of their expert, so that the product adds to it.
+void begin_with(const at::Tensor& bias, std::int64_t expert, std::int64_t rows, std::int64_t n,
+                float* y) {
+  with_element_of(bias, [&](auto element) {
+    const auto* of = bias.const_data_ptr<decltype(element)>() + expert * n;
+    for (std::int64_t row = 0; row < rows; ++row) widen_row(of, n, y + row * n);
+  });
+}
+
 void grouped_matmul(const KernelCall& call) {
   const std::int64_t R = call.extent(0), n = call.extent(1), k = call.extent(2);
+  const std::int64_t stride = is_transposed(call) ? n : k;
+  const bool has_bias = call.inputs.size() > 3;
   const WideInput x(call.inputs[0], R * k);
   const WideOutput y(call.outputs[0], R * n);
   const ExpertWeights weights(call.inputs[1], call.extent(3), n * k);
   for_experts(call, [&](std::int64_t expert, std::int64_t first, std::int64_t rows) {
     if (rows == 0) return;
-    gemm(rows, n, k, {x.data() + first * k, k}, {weights.load(expert), k, true},
-         {y.data() + first * n, n});
+    float* out = y.data() + first * n;
+    if (has_bias) begin_with(call.inputs[3], expert, rows, n, out);
+    gemm(rows, n, k, {x.data() + first * k, k},
+         {weights.load(expert), stride, !is_transposed(call)}, {out, n, has_bias ? 1.0f : 0.0f});
   });
   y.store();
 }
@@ -117,12 +139,13 @@ void grouped_matmul(const KernelCall& call) {
 void grouped_matmul_input_backward(const KernelCall& call) {
   const std::int64_t R = call.extent(0), n = call.extent(1), k = call.extent(2);
   const WideInput dy(call.inputs[0], R * n);
+  const std::int64_t stride = is_transposed(call) ? n : k;
   const WideOutput dx(call.outputs[0], R * k);
   const ExpertWeights weights(call.inputs[1], call.extent(3), n * k);
   for_experts(call, [&](std::int64_t expert, std::int64_t first, std::int64_t rows) {
     if (rows == 0) return;
-    gemm(rows, k, n, {dy.data() + first * n, n}, {weights.load(expert), k},
-         {dx.data() + first * k, k});
+    gemm(rows, k, n, {dy.data() + first * n, n},
+         {weights.load(expert), stride, is_transposed(call)}, {dx.data() + first * k, k});
   });
   dx.store();
 }
@@ -135,10 +158,26 @@ void grouped_matmul_weight_backward(const KernelCall& call) {
     float* dweight = dweights.place(expert);
     if (rows == 0) {
       std::fill_n(dweight, n * k, 0.0f);
+    } else if (is_transposed(call)) {
+      gemm(k, n, rows, {x.data() + first * k, k, true}, {dy.data() + first * n, n}, {dweight, n});
     } else {
       gemm(n, k, rows, {dy.data() + first * n, n, true}, {x.data() + first * k, k}, {dweight, k});
     }
     dweights.store(expert);
+  });
+}
+
+// Sums are in fp32, one row after the other.
+void sum_expert_rows(const KernelCall& call) {
+  const std::int64_t R = call.extent(0), n = call.extent(1), X = call.extent(2);
+  with_element_of(call.inputs[0], [&](auto element) {
+    using T = decltype(element);
+    const T* dy = elements<T>(call.inputs[0], R * n);
+    T* sums = writable<T>(call.outputs[0], X * n);
+    for_experts(call.inputs[1], R, X,
+                [&](std::int64_t expert, std::int64_t first, std::int64_t rows) {
+                  sum_columns(dy + first * n, rows, n, 0, n, sums + expert * n);
+                });
   });
 }
 
@@ -150,6 +189,7 @@ void enter_experts(KernelTable& table) {
   entry(table, Kernel::grouped_matmul) = grouped_matmul;
   entry(table, Kernel::grouped_matmul_input_backward) = grouped_matmul_input_backward;
   entry(table, Kernel::grouped_matmul_weight_backward) = grouped_matmul_weight_backward;
+  entry(table, Kernel::sum_expert_rows) = sum_expert_rows;
 }
 
 }  // namespace xt

@@ -15,6 +15,10 @@ inline KernelFunction& entry(KernelTable& table, Kernel kernel) {
 void enter_elementwise(KernelTable& table);
 /// Enters SwiGLU, its parts, and GELU.
 void enter_activations(KernelTable& table);
+/// Enters the bounded SwiGLU of experts.
+void enter_clamped_swiglu(KernelTable& table);
+/// Enters moves of columns.
+void enter_columns(KernelTable& table);
 /// Enters RMSNorm and its backward.
 void enter_norms(KernelTable& table);
 /// Enters LayerNorm and its backward.
@@ -29,6 +33,8 @@ void enter_attention(KernelTable& table);
 void enter_attention_backward(KernelTable& table);
 /// Enters router, sorting of rows and their weighted sum.
 void enter_routing(KernelTable& table);
+/// Enters the router by sigmoid and what its bias learns by.
+void enter_sigmoid_router(KernelTable& table);
 /// Enters matrix products of grouped rows and their regrouping.
 void enter_experts(KernelTable& table);
 /// Enters cross-entropy.

@@ -29,6 +29,8 @@ KernelTable cpu_kernels() {
   KernelTable table{};
   enter_elementwise(table);
   enter_activations(table);
+  enter_clamped_swiglu(table);
+  enter_columns(table);
   enter_norms(table);
   enter_layer_norm(table);
   enter_matmul(table);
@@ -36,6 +38,7 @@ KernelTable cpu_kernels() {
   enter_attention(table);
   enter_attention_backward(table);
   enter_routing(table);
+  enter_sigmoid_router(table);
   enter_experts(table);
   enter_loss(table);
   enter_optimizer(table);

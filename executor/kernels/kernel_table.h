@@ -33,6 +33,7 @@ struct StepConstants {
   std::int64_t step = 1;    ///< counts from 1
   std::int64_t update = 1;  ///< of parameters, counts from 1: steps that were skipped made none
   double momentum = 0.95;   ///< of Muon
+  double router_bias_update_speed = 0.001;
 };
 
 /// One call of a kernel; inputs and outputs in the roles of its row.

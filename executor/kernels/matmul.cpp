@@ -1,12 +1,10 @@
 // Matrix products of activations and weights. Operands that are not fp32 are widened first: CPUs
 // without bf16 instructions multiply bf16 some fifty times slower than fp32.
 
-#include <algorithm>
-#include <array>
-
 #include "executor/kernels/gemm.h"
 #include "executor/kernels/kernel_groups.h"
 #include "executor/kernels/operands.h"
+#include "executor/kernels/row_sums.h"
 #include "executor/kernels/vector_math.h"
 
 namespace xt {
@@ -16,8 +14,7 @@ namespace {
 template <typename T>
 void begin_with(const T* bias, std::int64_t rows, std::int64_t n, float* y) {
   for_rows(rows, n, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row)
-      for (std::int64_t i = 0; i < n; ++i) y[row * n + i] = wide(bias[i]);
+    for (std::int64_t row = begin; row < end; ++row) widen_row(bias, n, y + row * n);
   });
 }
 
@@ -32,24 +29,6 @@ void matmul(const KernelCall& call) {
     });
   gemm(m, n, k, {x.data(), k}, {weight.data(), k, true}, {y.data(), n, has_bias ? 1.0f : 0.0f});
   y.store();
-}
-
-// Threads split columns, so that rows are added in one order; sums are in fp32.
-template <typename T>
-XT_PER_INSTRUCTION_SET void sum_columns(const T* dy, std::int64_t rows, std::int64_t n,
-                                        std::int64_t begin, std::int64_t end, T* sum) {
-  constexpr std::int64_t columns = 64;
-  for (std::int64_t first = begin; first < end; first += columns) {
-    const std::int64_t width = std::min(columns, end - first);
-    std::array<float, columns> partial{};
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const T* of = dy + row * n + first;
-#pragma omp simd
-      for (std::int64_t i = 0; i < width; ++i) partial[static_cast<std::size_t>(i)] += wide(of[i]);
-    }
-    for (std::int64_t i = 0; i < width; ++i)
-      put(sum[first + i], partial[static_cast<std::size_t>(i)]);
-  }
 }
 
 void sum_rows(const KernelCall& call) {

@@ -1,8 +1,12 @@
-// Rotary position embedding, in place. Column i and column i + D/2 are one plane.
+// Rotary position embedding, in place, of some columns of each head. Column i and column i + D/2
+// are one plane, or columns 2i and 2i + 1.
 //
-// Source: Su et al. 2021, "RoFormer", eq. 34; halves as in Hugging Face transformers, rotate_half
+// Source: Su et al. 2021, "RoFormer", eq. 34; halves as in Hugging Face transformers, rotate_half,
+// and adjacent columns as in DeepSeek-V3's published code
 
+#include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "executor/kernels/kernel_groups.h"
 #include "executor/kernels/operands.h"
@@ -11,7 +15,7 @@
 namespace xt {
 namespace {
 
-constexpr float pi = 3.14159265358979323846f;
+constexpr auto pi = std::numbers::pi_v<float>;
 
 // Source: Hugging Face transformers, modeling_rope_utils.py, _compute_llama3_parameters
 float scaled_as_llama3(float frequency, const RopeScaling& by) {
@@ -25,7 +29,34 @@ float scaled_as_llama3(float frequency, const RopeScaling& by) {
   return (1 - share) * frequency / factor + share * frequency;
 }
 
-float scaled(float frequency, const RopeScaling& by) {
+// The column whose wave turns so often within the original length.
+double column_of_turns(double turns, double length, double theta, double D) {
+  return D * std::log(length / (turns * 2 * std::numbers::pi)) / (2 * std::log(theta));
+}
+
+// Divided by the factor behind the columns of slow waves, in part between these and fast ones.
+//
+// Source: Hugging Face transformers, modeling_rope_utils.py, _compute_yarn_parameters
+float scaled_as_yarn(float frequency, std::int64_t column, std::int64_t D, double theta,
+                     const RopeScaling& by) {
+  const auto size = static_cast<double>(D);
+  double low = column_of_turns(by.beta_fast, by.original_length, theta, size);
+  double high = column_of_turns(by.beta_slow, by.original_length, theta, size);
+  if (by.truncates) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, size - 1);
+  if (low == high) high += 0.001;
+  const double ramp = (static_cast<double>(column) - low) / (high - low);
+  const auto divided = static_cast<float>(std::clamp(ramp, 0.0, 1.0));
+  return frequency / static_cast<float>(by.factor) * divided + frequency * (1 - divided);
+}
+
+float scaled(float frequency, std::int64_t column, std::int64_t D,
+             const ModelConstants& constants) {
+  const RopeScaling& by = constants.rope_scaling;
   switch (by.kind) {
     case RopeScalingKind::none:
       return frequency;
@@ -33,6 +64,8 @@ float scaled(float frequency, const RopeScaling& by) {
       return frequency / static_cast<float>(by.factor);
     case RopeScalingKind::llama3:
       return scaled_as_llama3(frequency, by);
+    case RopeScalingKind::yarn:
+      return scaled_as_yarn(frequency, column, D, constants.rope_theta, by);
     case RopeScalingKind::other:
       break;
   }
@@ -45,46 +78,61 @@ void rope_table(const KernelCall& call) {
   const auto* positions = elements<std::int64_t>(call.inputs[0], T);
   auto* table = writable<float>(call.outputs[0], T * D);
   const auto theta = static_cast<float>(call.constants.rope_theta);
+  const auto factor = static_cast<float>(call.constants.rope_scaling.attention_factor);
   for_rows(half, 32 * T, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const float exponent = static_cast<float>(2 * i) / static_cast<float>(D);
-      const float frequency = scaled(1.0f / std::pow(theta, exponent), call.constants.rope_scaling);
+      const float frequency = scaled(1.0f / std::pow(theta, exponent), i, D, call.constants);
       for (std::int64_t t = 0; t < T; ++t) {
         const float angle = static_cast<float>(positions[t]) * frequency;
-        table[t * D + i] = std::cos(angle);
-        table[t * D + half + i] = std::sin(angle);
+        table[t * D + i] = factor * std::cos(angle);
+        table[t * D + half + i] = factor * std::sin(angle);
       }
     }
   });
 }
 
-template <typename T>
-XT_PER_INSTRUCTION_SET void rotate(const float* table, std::int64_t heads, std::int64_t D,
-                                   float direction, std::int64_t begin, std::int64_t end, T* x) {
-  const std::int64_t half = D / 2;
+// Where the columns lie that are turned.
+struct Turned {
+  std::int64_t heads, D, head, first;
+};
+
+// Of halves, the second begins D/2 columns behind the first; adjacent columns alternate.
+template <bool is_adjacent, typename T>
+XT_PER_INSTRUCTION_SET void rotate(const float* table, const Turned& of, float direction,
+                                   std::int64_t begin, std::int64_t end, T* x) {
+  const std::int64_t half = of.D / 2, stride = is_adjacent ? 2 : 1;
   for (std::int64_t t = begin; t < end; ++t) {
-    const float* cosine = table + t * D;
+    const float* cosine = table + t * of.D;
     const float* sine = cosine + half;
-    for (std::int64_t head = 0; head < heads; ++head) {
-      T* first = x + (t * heads + head) * D;
-      T* second = first + half;
+    for (std::int64_t head = 0; head < of.heads; ++head) {
+      T* first = x + (t * of.heads + head) * of.head + of.first;
+      T* second = first + (is_adjacent ? 1 : half);
 #pragma omp simd
       for (std::int64_t i = 0; i < half; ++i) {
-        const float a = wide(first[i]), b = wide(second[i]), s = direction * sine[i];
-        put(first[i], a * cosine[i] - b * s);
-        put(second[i], b * cosine[i] + a * s);
+        const float a = wide(first[stride * i]), b = wide(second[stride * i]);
+        const float s = direction * sine[i];
+        put(first[stride * i], a * cosine[i] - b * s);
+        put(second[stride * i], b * cosine[i] + a * s);
       }
     }
   }
 }
 
 void rotate_all(const KernelCall& call, float direction) {
-  const std::int64_t T = call.extent(0), H = call.extent(1), D = call.extent(2);
+  const std::int64_t T = call.extent(0), D = call.extent(2);
+  const std::int64_t head = call.extent(3) > 0 ? call.extent(3) : D;
+  const Turned of{call.extent(1), D, head, call.extent(4)};
+  XT_CHECK(of.first + D <= head, of.first, D, head);
   const auto* table = elements<float>(call.inputs[0], T * D);
   with_element_of(call.outputs[0], [&](auto element) {
-    auto* x = writable<decltype(element)>(call.outputs[0], T * H * D);
-    for_rows(T, H * D, [&](std::int64_t begin, std::int64_t end) {
-      rotate(table, H, D, direction, begin, end, x);
+    auto* x = writable<decltype(element)>(call.outputs[0], T * of.heads * head);
+    for_rows(T, of.heads * D, [&](std::int64_t begin, std::int64_t end) {
+      if (call.extent(5) > 0) {
+        rotate<true>(table, of, direction, begin, end, x);
+      } else {
+        rotate<false>(table, of, direction, begin, end, x);
+      }
     });
   });
 }

@@ -1,6 +1,7 @@
 #include "executor/measure/cases.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <set>
 
@@ -43,6 +44,10 @@ Row grouped_extents(const Row& place) {
 Row regroup_extents(const Row& place) { return {place[0], place[1], 2, place[2]}; }
 
 Row cast_extents(const Row& place) { return {place[0], 8}; }  // fp32 read and written
+
+Row column_extents(const Row& place) {
+  return {place[0], place[1], 0, place[0], place[1], 0, place[1]};
+}
 
 Row swiglu_extents(const Row& place) { return {place[0] / (3 * 512 * 4), 512}; }
 
@@ -113,6 +118,26 @@ std::vector<Plan> layer_kernels() {
       {Kernel::silu_multiply, ffn_axes, {1, 8}, norm_quick, norm_full},
       {Kernel::silu_multiply_backward, ffn_axes, {1, 8}, norm_quick, norm_full},
       {Kernel::sum_rows, {"R", "n"}, {1, 8}, norm_quick, norm_full},
+      {Kernel::sum_expert_rows,
+       {"R", "n", "X"},
+       {1, 8, 1},
+       {norm_quick[0], norm_quick[1], {4}},
+       {norm_full[0], norm_full[1], {4}}},
+      {Kernel::copy_columns,
+       {"R", "n"},
+       {1, 8, 0, 1, 8, 0, 8},
+       norm_quick,
+       norm_full,
+       column_extents},
+      {Kernel::add_columns,
+       {"R", "n"},
+       {1, 8, 0, 1, 8, 0, 8},
+       norm_quick,
+       norm_full,
+       column_extents},
+      {Kernel::sinks_backward, rope_axes, {1, 1, 8}, rope_quick, rope_full},
+      {Kernel::swiglu_clamped, ffn_axes, {1, 8}, norm_quick, norm_full},
+      {Kernel::swiglu_clamped_backward, ffn_axes, {1, 8}, norm_quick, norm_full},
       {Kernel::gelu, ffn_axes, {1, 8}, norm_quick, norm_full},
       {Kernel::gelu_backward, ffn_axes, {1, 8}, norm_quick, norm_full},
       {Kernel::rope_table,
@@ -147,8 +172,12 @@ std::vector<Plan> routing_kernels() {
   const Grid row_full = {{256, 1024, 4096}, {64, 256, 1024}, {1, 2, 8}};
   std::vector<Plan> plans;
   for (const Kernel kernel :
-       {Kernel::softmax_top_k, Kernel::softmax_top_k_backward, Kernel::sort_rows})
+       {Kernel::softmax_top_k, Kernel::softmax_top_k_backward, Kernel::sigmoid_top_k,
+        Kernel::sigmoid_top_k_backward, Kernel::sort_rows})
     plans.push_back({kernel, axes, {1, 2, 1}, quick, full});
+  const Grid experts = {{8, 64, 256, 512}};
+  for (const Kernel kernel : {Kernel::count_rows, Kernel::update_router_bias})
+    plans.push_back({kernel, {"X"}, {1}, experts, experts});
   for (const Kernel kernel : {Kernel::permute, Kernel::permute_backward_add, Kernel::unpermute,
                               Kernel::unpermute_backward})
     plans.push_back({kernel, row_axes, {1, 8, 1}, row_quick, row_full});
@@ -189,9 +218,10 @@ Grid places(const Grid& grid) {
 }
 
 bool is_affordable(const Work& work, Coverage coverage) {
-  const bool is_choice = work.kernel == Kernel::softmax_top_k ||
-                         work.kernel == Kernel::softmax_top_k_backward ||
-                         work.kernel == Kernel::sort_rows;
+  constexpr std::array choices = {Kernel::softmax_top_k, Kernel::softmax_top_k_backward,
+                                  Kernel::sigmoid_top_k, Kernel::sigmoid_top_k_backward,
+                                  Kernel::sort_rows};
+  const bool is_choice = std::ranges::find(choices, work.kernel) != choices.end();
   if (is_choice && work.extents[2].code > work.extents[1].code) return false;
   return hardware_flops(work, {}).value <= largest_call_flops(coverage) &&
          memory_traffic(work, {}).value <= largest_call_bytes;

@@ -56,21 +56,47 @@ std::int64_t elements_of(const Placement& placement) {
   return n;
 }
 
-std::span<const std::int64_t> shape_of(const Placement& placement) {
-  return {placement.shape.data(), static_cast<std::size_t>(placement.n_dimensions)};
-}
-
 std::int32_t local_experts(const Schedule& schedule) {
   std::int32_t n = 0;
   for (const Placement& placement : schedule.placements) n = std::max(n, placement.expert + 1);
   return n;
 }
 
-/// The published name of `placement` on the rank of this index among those that share experts.
-std::string published_name(const Placement& placement, std::int32_t expert_rank,
-                           std::int32_t experts) {
-  if (placement.expert < 0) return placement.name;
-  return fmt::format(fmt::runtime(placement.name), expert_rank * experts + placement.expert);
+/// A tensor of the published weights that a placement is of, and where in it its elements begin.
+struct Published {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::int64_t first = 0;
+};
+
+/// What `placement` is of on the rank of this index among those that share experts.
+Published published(const Schedule& schedule, const Placement& placement, std::int32_t expert_rank,
+                    std::int32_t experts) {
+  Published result;
+  const auto begin = placement.shape.begin();
+  result.shape.assign(begin, begin + placement.n_dimensions);
+  const std::int32_t expert = expert_rank * experts + placement.expert;
+  if (placement.expert < 0) {
+    result.name = placement.name;
+  } else if (placement.is_stacked) {
+    result.name = placement.name;
+    result.shape.insert(result.shape.begin(), experts * schedule.group(Group::expert).size);
+    result.first = expert * elements_of(placement);
+  } else {
+    result.name = fmt::format(fmt::runtime(placement.name), expert);
+  }
+  return result;
+}
+
+/// Calls `visit(published tensor)` for each placement on each of the ranks that share experts.
+template <typename Visit>
+void for_published(const Schedule& schedule, const Visit& visit) {
+  const std::int32_t experts = local_experts(schedule);
+  for (const Placement& placement : schedule.placements) {
+    const std::int32_t n = placement.expert < 0 ? 1 : schedule.group(Group::expert).size;
+    for (std::int32_t expert_rank = 0; expert_rank < n; ++expert_rank)
+      visit(published(schedule, placement, expert_rank, experts));
+  }
 }
 
 std::span<float> shard_of(const Schedule& schedule, BufferMemory& memory, const Stretch& stretch) {
@@ -94,8 +120,9 @@ std::vector<Stretch> stretches_of(const Schedule& schedule, std::int32_t rank) {
     const std::int64_t last =
         std::min(begin + shard, placement.offset_elements + elements_of(placement));
     if (first >= last) continue;
-    stretches.push_back({published_name(placement, expert_rank, experts), &placement,
-                         first - placement.offset_elements, last - first, placement.flat,
+    Published of = published(schedule, placement, expert_rank, experts);
+    stretches.push_back({std::move(of.name), std::move(of.shape), &placement,
+                         of.first + first - placement.offset_elements, last - first, placement.flat,
                          first - begin});
   }
   return stretches;
@@ -106,7 +133,7 @@ void initialise_parameters(const Schedule& schedule, BufferMemory& memory, std::
   for (const Stretch& stretch : stretches_of(schedule, rank)) {
     const std::span<float> to = shard_of(schedule, memory, stretch);
     if (stretch.placement->n_dimensions == 1) {
-      std::fill(to.begin(), to.end(), stretch.name.ends_with(".bias") ? 0.0f : 1.0f);
+      std::fill(to.begin(), to.end(), stretch.name.ends_with("norm.weight") ? 1.0f : 0.0f);
       continue;
     }
     const Draw draw(seed, stretch.name);
@@ -119,31 +146,20 @@ void initialise_parameters(const Schedule& schedule, BufferMemory& memory, std::
 void load_parameters(const Schedule& schedule, BufferMemory& memory, std::int32_t rank,
                      const Weights& weights) {
   for (const Stretch& stretch : stretches_of(schedule, rank)) {
-    const StoredTensor& stored = weights.at(stretch.name, shape_of(*stretch.placement));
+    const StoredTensor& stored = weights.at(stretch.name, stretch.shape);
     decode(stored.bytes, stored.dtype, stretch.first, shard_of(schedule, memory, stretch));
   }
 }
 
 void check_weights(const Schedule& schedule, const Weights& weights) {
-  const std::int32_t experts = local_experts(schedule);
-  for (const Placement& placement : schedule.placements) {
-    const std::int32_t n = placement.expert < 0 ? 1 : schedule.group(Group::expert).size;
-    for (std::int32_t expert_rank = 0; expert_rank < n; ++expert_rank)
-      (void)weights.at(published_name(placement, expert_rank, experts), shape_of(placement));
-  }
+  for_published(schedule, [&](const Published& of) { (void)weights.at(of.name, of.shape); });
 }
 
 std::vector<TensorSpec> published_tensors(const Schedule& schedule, DType dtype) {
-  const std::int32_t experts = local_experts(schedule);
   std::map<std::string, TensorSpec> tensors;
-  for (const Placement& placement : schedule.placements) {
-    const std::int32_t n = placement.expert < 0 ? 1 : schedule.group(Group::expert).size;
-    for (std::int32_t expert_rank = 0; expert_rank < n; ++expert_rank) {
-      const std::string name = published_name(placement, expert_rank, experts);
-      const std::span<const std::int64_t> shape = shape_of(placement);
-      tensors[name] = {name, dtype, {shape.begin(), shape.end()}};
-    }
-  }
+  for_published(schedule, [&](const Published& of) {
+    tensors[of.name] = {of.name, dtype, {of.shape.begin(), of.shape.end()}};
+  });
   std::vector<TensorSpec> list;
   for (auto& [name, tensor] : tensors) list.push_back(std::move(tensor));
   return list;

@@ -18,7 +18,8 @@ namespace xt {
 
 /// A stretch of a published tensor in a rank's shard of a flat.
 struct Stretch {
-  std::string name;  ///< of the tensor, expert index filled in
+  std::string name;                 ///< of the tensor, expert index filled in
+  std::vector<std::int64_t> shape;  ///< of the tensor
   const Placement* placement = nullptr;
   std::int64_t first = 0;  ///< element of the tensor
   std::int64_t elements = 0;
@@ -31,7 +32,7 @@ struct Stretch {
 /// Assumes: `schedule` outlives the result
 std::vector<Stretch> stretches_of(const Schedule& schedule, std::int32_t rank);
 
-/// Draws the parameters of `rank`: norms are ones, biases zeros, everything else is normal with
+/// Draws the parameters of `rank`: norms are ones, other vectors zeros, matrices normal with
 /// deviation 0.02, as Hugging Face initialises models.
 void initialise_parameters(const Schedule& schedule, BufferMemory& memory, std::int32_t rank,
                            std::int64_t seed);

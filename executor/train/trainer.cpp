@@ -118,7 +118,8 @@ StepOutcome Trainer::step() {
                        optimizer_.max_grad_norm,
                        step_,
                        n_updates_ + 1,
-                       optimizer_.momentum};
+                       optimizer_.momentum,
+                       optimizer_.router_bias_update_speed};
   request.load_packs = [this](std::int32_t index) { return load(index); };
   StepOutcome outcome;
   outcome.result = execute(state_, request);

@@ -65,6 +65,8 @@ BufferId Lowering::make_value(const BlockRun& run, ValueId id) {
   if (value.role == ValueRole::positions) return micro_batch.positions;
   if (value.role == ValueRole::boundaries) return micro_batch.boundaries;
   if (value.role == ValueRole::rope_table) return micro_batch.table;
+  if (value.role == ValueRole::router_bias) return router_bias(run.layer).bias;
+  if (value.role == ValueRole::expert_load) return router_bias(run.layer).load;
   XT_CHECK(value.role != ValueRole::parameter && value.role != ValueRole::parameter_gradient,
            at(id));
   // In lock-step, what an exchange writes is memory of its own lane, so that it waits for no

@@ -176,6 +176,7 @@ void Lowering::prepare() {
   op(Kernel::all_reduce, origin(Phase::prepare, StepPart::valid_tokens), {1}, {},
      {build_.draft().batch.valid_tokens}, Lane::reduce_scatter, Group::world);
   clear_gradients();
+  clear_expert_loads();
   build_.end_section(1, origin(Phase::prepare, StepPart::section));
 }
 
@@ -314,6 +315,7 @@ void Lowering::optimize() {
     for (FsdpUnit& unit : units_)
       for (UnitFlat& flat : unit.flats) update(unit, flat);
   }
+  update_router_biases();
   const auto last = OpId(static_cast<std::uint32_t>(build_.n_ops() - 1));
   for (const BufferId buffer : together) build_.hold(buffer, last);
   publish_weights();
@@ -366,6 +368,7 @@ GraphOptions graph_options(const Strategy& strategy) {
   options.fp8_recipe = strategy.fp8_recipe;
   options.has_transformer_engine = rules->has_transformer_engine;
   options.hides_exchange = rules->hides_exchange;
+  options.keeps_router_bias = rules->is_executed;
   options.repeats_key_heads = rules->repeats_key_heads;
   options.fuses_gate_up = rules->fuses_gate_up;
   options.fuses_swiglu = rules->fuses_swiglu;

@@ -52,6 +52,12 @@ class Lowering {
   BufferId gradient_view(const FsdpUnit& unit, const UnitFlat& flat, std::size_t i);
   BufferId piece_view(const FsdpUnit& unit, std::size_t parameter, bool is_gradient);
 
+  // router_bias.cpp: biases of routers, which learn by counts
+  void make_router_bias(const FsdpUnit& unit, const std::string& name);
+  RouterBias router_bias(std::int16_t layer) const;
+  void clear_expert_loads();
+  void update_router_biases();
+
   // stages.cpp: what ranks keep whole below stage 3 of ZeRO
   bool keeps_weights() const { return strategy_.zero < 3 || stage_ != nullptr; }
   bool keeps_gradients() const {
@@ -272,6 +278,7 @@ class Lowering {
   std::vector<FsdpUnit> units_;        ///< embedding, layers, head
   std::vector<PendingReduce> pending_;
   std::vector<PendingSum> pending_sums_;
+  std::vector<RouterBias> router_biases_;
   std::vector<FsdpUnit*> deferred_;  ///< units whose gradients wait for the end of a chunk
 
   std::vector<PackSymbols> symbols_;  ///< by micro-batch; one for all that is only priced

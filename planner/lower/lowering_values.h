@@ -41,6 +41,14 @@ struct FsdpUnit {
   std::vector<UnitFlat> flats;
 };
 
+/// The bias of one layer's router, and how many rows its experts got in this step.
+struct RouterBias {
+  std::int16_t layer = -1;
+  std::int64_t experts = 0;
+  BufferId bias = no_buffer;
+  BufferId load = no_buffer;
+};
+
 /// A reduce-scatter that nothing has waited for yet.
 struct PendingReduce {
   OpId op = no_op;
@@ -152,12 +160,14 @@ enum class StepPart : std::uint8_t {
   update,
   all_reduce,
   tensor_ranks,
-  receive
+  receive,
+  router_bias
 };
 
-inline constexpr std::array<std::string_view, 21> step_part_names = {
-    "scalars",  "valid_tokens",   "section", "rope_table", "swap",       "all_gather",   "copy_out",
-    "padding",  "reduce_scatter", "copy_in", "accumulate", "final_norm", "lm_head",      "rescale",
-    "replicas", "norm",           "muon",    "update",     "all_reduce", "tensor_ranks", "receive"};
+inline constexpr std::array<std::string_view, 22> step_part_names = {
+    "scalars",    "valid_tokens", "section",        "rope_table", "swap",       "all_gather",
+    "copy_out",   "padding",      "reduce_scatter", "copy_in",    "accumulate", "final_norm",
+    "lm_head",    "rescale",      "replicas",       "norm",       "muon",       "update",
+    "all_reduce", "tensor_ranks", "receive",        "router_bias"};
 
 }  // namespace xt

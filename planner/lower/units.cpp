@@ -44,7 +44,7 @@ void Lowering::place(const FsdpUnit& unit, const UnitFlat& flat) {
     const GraphParameter& parameter = unit.block->graph->parameters[flat.layout->parameters[i]];
     for (const Piece& piece : parameter.pieces)
       build_.draft().placements.push_back({prefix + piece.name, piece.shape, piece.n_dimensions,
-                                           piece.expert, flat.flat,
+                                           piece.expert, piece.is_stacked, flat.flat,
                                            flat.layout->offsets[i] + piece.offset_elements});
   }
 }
@@ -61,6 +61,7 @@ FsdpUnit Lowering::make_unit(PreparedBlock& block, std::int16_t layer, std::stri
   if (!experts.is_empty())
     unit.flats.push_back(make_flat(unit, experts, Group::expert_shard, name + " experts"));
   for (const UnitFlat& flat : unit.flats) place(unit, flat);
+  make_router_bias(unit, name);
   return unit;
 }
 

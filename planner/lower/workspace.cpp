@@ -14,11 +14,13 @@ void stand_ins(const Work& work, std::initializer_list<Shape> operands,
   for (const Shape& shape : operands) list.push_back({shape, DType::fp32});
 }
 
-// Scores of a block of query rows against the longest document; the backward holds their gradient
+// Scores of a block of query rows against the longest document, or all keys of a window that a row
+// of the block sees; the backward holds their gradient
 // too.
 void attention_workspaces(const Work& work, int blocks, std::vector<WorkspaceSpec>& list) {
   constexpr std::int64_t query_rows = 64;
-  const Extent longest = work.extents[5];
+  const Extent reach = work.extents[5];
+  const Extent longest = reach.is_symbol() ? reach : Extent(reach.code + query_rows);
   for (int block = 0; block < blocks; ++block)
     list.push_back({{query_rows, longest, 1}, DType::fp32});
 }
@@ -61,6 +63,9 @@ void xt_run_workspaces(const Work& work, std::vector<WorkspaceSpec>& list) {
     case Kernel::unpermute:
       list.push_back({{e[0], e[2], 1}, DType::int32});
       break;
+    case Kernel::sigmoid_top_k:
+      list.push_back({{e[0], e[1], 1}, DType::fp32});
+      break;
     case Kernel::cross_entropy:
       list.push_back({{e[0], 1, 1}, DType::fp32});
       break;
@@ -72,6 +77,9 @@ void xt_run_workspaces(const Work& work, std::vector<WorkspaceSpec>& list) {
     case Kernel::rope_table:
     case Kernel::rope:
     case Kernel::rope_backward:
+    case Kernel::copy_columns:
+    case Kernel::add_columns:
+    case Kernel::sinks_backward:
     case Kernel::batched_matmul:
     case Kernel::softmax:
     case Kernel::softmax_backward:
@@ -82,6 +90,8 @@ void xt_run_workspaces(const Work& work, std::vector<WorkspaceSpec>& list) {
     case Kernel::sum:
     case Kernel::swiglu:
     case Kernel::swiglu_backward:
+    case Kernel::swiglu_clamped:
+    case Kernel::swiglu_clamped_backward:
     case Kernel::silu:
     case Kernel::silu_backward:
     case Kernel::multiply:
@@ -91,11 +101,15 @@ void xt_run_workspaces(const Work& work, std::vector<WorkspaceSpec>& list) {
     case Kernel::gelu_backward:
     case Kernel::softmax_top_k:
     case Kernel::softmax_top_k_backward:
+    case Kernel::count_rows:
+    case Kernel::update_router_bias:
+    case Kernel::sigmoid_top_k_backward:
     case Kernel::sort_rows:
     case Kernel::permute:
     case Kernel::unpermute_backward:
     case Kernel::regroup:
     case Kernel::ungroup:
+    case Kernel::sum_expert_rows:
     case Kernel::fill_zero:
     case Kernel::cast:
     case Kernel::square_sum:

@@ -22,7 +22,6 @@ class Checks {
  private:
   void check_experts();
   void check_engine();
-  void check_executed_attention();
   void check_dispatch();
   void check_agrs();
   void check_sequence();
@@ -83,13 +82,7 @@ void Checks::check_node(std::string_view field, std::int64_t ranks, std::optiona
 // What the engine's rules have no answer to.
 void Checks::check_engine() {
   const Strategy& s = plan_.strategy;
-  const bool is_executed = family_of(plan_.architecture).is_executed;
-  if (rules_.is_executed && is_executed) check_executed_attention();
-  if (rules_.is_executed && !is_executed)
-    request_.problem(
-        "engine",
-        fmt::format("{} does not execute {} models", rules_.name, plan_.architecture.model_type),
-        "engine xtuner_v1 prices them");
+  check_executed(plan_, rules_, request_);
   if (s.intra_layer_micro_batches > 1 && !rules_.runs_in_lock_step)
     request_.problem("intra_layer_micro_batches",
                      fmt::format("{} does not run packs in lock-step", rules_.name),
@@ -118,21 +111,6 @@ void Checks::check_engine() {
     request_.problem("shard_ranks", fmt::format("{} does not replicate parameters", rules_.name),
                      "engine xtuner_v1 does (HSDP)");
   check_shards();
-}
-
-void Checks::check_executed_attention() {
-  const Architecture& a = plan_.architecture;
-  if (a.rope_scaling.kind == RopeScalingKind::other)
-    request_.problem("engine",
-                     fmt::format("{} scales rotary angles linearly or as Llama 3 does, and {} "
-                                 "scales them otherwise",
-                                 rules_.name, plan_.model_name),
-                     "engine xtuner_v1 prices it");
-  if (a.turned_size() != a.head_dim && !a.has_mla())
-    request_.problem(
-        "engine",
-        fmt::format("{} turns whole heads, and {} a part of each", rules_.name, plan_.model_name),
-        "engine xtuner_v1 prices it");
 }
 
 void Checks::check_dispatch() {
@@ -188,11 +166,6 @@ void Checks::check_sequence() {
   if (a.has_mla())
     request_.problem("sequence_parallel",
                      fmt::format("{} does not split latent attention over ranks", rules_.name));
-  if (rules_.is_executed && kv < sp)
-    request_.problem(
-        "sequence_parallel",
-        fmt::format("{} does not repeat {} key heads over {} ranks", rules_.name, kv, sp),
-        "engine xtuner_v1 does");
   if (a.num_attention_heads % sp != 0 || (kv % sp != 0 && sp % kv != 0))
     request_.problem("sequence_parallel",
                      fmt::format("{} query and {} key heads cannot be spread over {} ranks",

@@ -33,6 +33,9 @@ void check_optimizer(const Plan& plan, const EngineRules& rules, Request& reques
 /// The same of attention, fused or not.
 void check_attention(const Plan& plan, const EngineRules& rules, Request& request);
 
+/// Checks that an engine that is executed computes what the model has.
+void check_executed(const Plan& plan, const EngineRules& rules, Request& request);
+
 /// The same of the stages of a pipeline, which all other counts are of one of.
 void check_pipeline(const Plan& plan, const EngineRules& rules, Request& request);
 

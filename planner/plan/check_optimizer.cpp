@@ -29,6 +29,10 @@ void check_learning_rate(const Plan& plan, Request& request) {
 
 void check_optimizer(const Plan& plan, const EngineRules& rules, Request& request) {
   check_learning_rate(plan, request);
+  if (request.fields().router_bias_update_speed && !plan.architecture.has_sigmoid_router)
+    request.problem("router_bias_update_speed",
+                    fmt::format("no bias chooses the experts of {}", plan.model_name),
+                    "leave it out");
   const Strategy& s = plan.strategy;
   if (s.swaps_optimizer && !rules.swaps_optimizer)
     request.problem("swap_optimizer",

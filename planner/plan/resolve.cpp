@@ -198,6 +198,7 @@ void Resolver::choose_optimizer() {
   o.weight_decay = from_.weight_decay.value_or(o.weight_decay);
   o.max_grad_norm = from_.max_grad_norm.value_or(o.max_grad_norm);
   o.momentum = from_.momentum.value_or(o.momentum);
+  o.router_bias_update_speed = from_.router_bias_update_speed.value_or(o.router_bias_update_speed);
 }
 
 }  // namespace

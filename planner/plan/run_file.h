@@ -92,6 +92,7 @@ struct RunFile {
   std::optional<double> weight_decay;
   std::optional<double> max_grad_norm;
   std::optional<double> momentum;
+  std::optional<double> router_bias_update_speed;
   std::optional<std::int64_t> seed;
 
   template <typename Archive>
@@ -291,6 +292,10 @@ struct RunFile {
                "Global norm that gradients are clipped to (default 1)")
         .above(0);
     archive.field("momentum", momentum, "Of Muon (default 0.95)").at_least(0).at_most(1);
+    archive
+        .field("router_bias_update_speed", router_bias_update_speed,
+               "How far a router's bias moves in a step (default 0.001)")
+        .at_least(0);
     archive.field("seed", seed, "Of weights and data (default 0)").at_least(0);
   }
 };

@@ -169,7 +169,7 @@ TEST(BadInput, AllProblemsOfFlagsAreReportedWithTheFlag) {
 }
 
 TEST(BadInput, AnglesThatAreOnlyPricedAreRefusedToWhoExecutes) {
-  const std::string model = (folder / "yarn_angles.json").string();
+  const std::string model = (folder / "long_angles.json").string();
   const auto plan = [&](const char* engine) {
     Request request(std::nullopt, {{"model", model}, {"machine", "h100_sxm"}, {"engine", engine}});
     resolve(request, Catalogue{XT_DATA_ROOT});
@@ -181,12 +181,24 @@ TEST(BadInput, AnglesThatAreOnlyPricedAreRefusedToWhoExecutes) {
   } catch (const InputError& error) {
     const std::string text = render(error);
     EXPECT_THAT(text,
-                testing::HasSubstr("xt_run scales rotary angles linearly or as Llama 3 does"));
+                testing::HasSubstr("xt_run scales rotary angles linearly, as Llama 3 or as YaRN"));
     EXPECT_THAT(text, testing::HasSubstr("xt_run turns whole heads"));
   }
 }
 
+TEST(BadInput, ARouterByGroupsNeedsEnoughExpertsInThem) {
+  EXPECT_THAT(model_problems("router_groups.json"),
+              testing::UnorderedElementsAre(
+                  "7:36: error: 2 of 4 groups have too few experts for 6 of a token",
+                  "7:55: error: not supported: scores by `softmax`",
+                  "7:81: error: not supported: `greedy`"));
+}
+
 TEST(BadInput, ScalingOfAnglesNeedsItsNumbers) {
+  EXPECT_THAT(model_problems("yarn_angles.json"),
+              testing::UnorderedElementsAre(
+                  "4:19: error: `original_max_position_embeddings` is not given, which yarn needs",
+                  "4:19: error: beta_fast 1 must be above beta_slow 2"));
   EXPECT_THAT(model_problems("llama3_angles.json"),
               testing::UnorderedElementsAre(
                   testing::HasSubstr("`original_max_position_embeddings` is not given"),

@@ -51,6 +51,7 @@ OPTIMIZER = {
     "weight_decay": 0.1,
     "clip_norm": 1.0,
 }
+ROUTER_BIAS_UPDATE_SPEED = 1e-3
 # The clip divides by (norm + 1e-6), as torch.nn.utils.clip_grad_norm_ does.
 
 def draw_packs(vocabulary, generator):
@@ -72,11 +73,11 @@ def draw_packs(vocabulary, generator):
 
 
 def published_names(model):
-    """Name → tensor as checkpoints on the hub spell them: one tensor per expert, ties once."""
-    named = {}
+    """Name → tensor as checkpoints on the hub spell them: one tensor per expert but in gpt-oss, ties once."""
+    named = dict(router_biases(model))
     for name, tensor in model.named_parameters():
         prefix, _, last = name.rpartition(".")
-        if not prefix.endswith("mlp.experts"):
+        if not prefix.endswith("mlp.experts") or model.config.model_type == "gpt_oss":
             named[name] = tensor
             continue
         for expert in range(tensor.shape[0]):
@@ -90,8 +91,13 @@ def published_names(model):
     return {name: named[name] for name in sorted(named)}
 
 
+def router_biases(model):
+    """Name and tensor of the biases that choose experts and learn by counts."""
+    return [(name, of) for name, of in model.named_buffers() if name.endswith("e_score_correction_bias")]
+
+
 def gradients(model):
-    """Like published_names, of the gradients; a parameter no token reached has zeros."""
+    """Like published_names, of the gradients; what no token or no gradient reached has zeros."""
     saved = {}
     for name, parameter in model.named_parameters():
         saved[name] = parameter.data
@@ -100,6 +106,8 @@ def gradients(model):
     named = {name: tensor.detach().clone() for name, tensor in published_names(model).items()}
     for name, parameter in model.named_parameters():
         parameter.data = saved[name]
+    for name, bias in router_biases(model):
+        named[name] = torch.zeros_like(bias)
     return named
 
 
@@ -113,6 +121,8 @@ def build(name):
         "llama": (transformers.LlamaConfig, transformers.LlamaForCausalLM),
         "qwen2": (transformers.Qwen2Config, transformers.Qwen2ForCausalLM),
         "mixtral": (transformers.MixtralConfig, transformers.MixtralForCausalLM),
+        "gpt_oss": (transformers.GptOssConfig, transformers.GptOssForCausalLM),
+        "deepseek_v3": (transformers.DeepseekV3Config, transformers.DeepseekV3ForCausalLM),
     }
     make_config, make_model = kinds[model_type]
     made = make_config(**config, attn_implementation="eager")
@@ -123,8 +133,7 @@ def build(name):
     with torch.no_grad():
         for name_of, tensor in published_names(model).items():
             noise = torch.randn(tensor.shape, generator=generator)
-            is_norm = tensor.dim() == 1 and not name_of.endswith(".bias")
-            values = 1 + 0.2 * noise if is_norm else 0.08 * noise
+            values = 1 + 0.2 * noise if name_of.endswith("norm.weight") else 0.08 * noise
             tensor.copy_(values.bfloat16().float())
     return model, draw_packs(MODELS[name]["vocab_size"], generator)
 
@@ -147,11 +156,20 @@ def inputs(packs):
     return tokens, positions, mask[:, None], labels
 
 
+def masks(config, mask):
+    """The mask, or one by type of layer where some have a window."""
+    if not getattr(config, "layer_types", None) or getattr(config, "sliding_window", None) is None:
+        return mask
+    far = torch.ones(PACK_LENGTH, PACK_LENGTH).tril(-config.sliding_window).bool()
+    windowed = mask.masked_fill(far, torch.finfo(torch.float32).min)
+    return {"full_attention": mask, "sliding_attention": windowed}
+
+
 def loss_of(model, packs):
     """Mean cross-entropy over the batch's valid labels, and their number."""
     tokens, positions, mask, labels = inputs(packs)
     logits = model(
-        input_ids=tokens, position_ids=positions, attention_mask=mask, use_cache=False
+        input_ids=tokens, position_ids=positions, attention_mask=masks(model.config, mask), use_cache=False
     ).logits
     valid = int((labels != -100).sum())
     total = torch.nn.functional.cross_entropy(
@@ -166,17 +184,28 @@ class Routing:
     def __init__(self, model):
         self.layers = []
         self.hooks = []
+        self.config = model.config
         for layer in model.model.layers:
             half = getattr(layer, "block_sparse_moe", None) or layer.mlp
-            if hasattr(half, "gate") and hasattr(half, "experts"):
-                self.hooks.append(half.gate.register_forward_pre_hook(self.record))
+            router = getattr(half, "gate", None) or getattr(half, "router", None)
+            if router is not None and hasattr(half, "experts"):
+                self.hooks.append(router.register_forward_pre_hook(self.record))
+
+    def scores(self, gate, hidden):
+        """What experts are chosen by, out of the best groups alone."""
+        logits = torch.nn.functional.linear(hidden, gate.weight, getattr(gate, "bias", None))
+        if not hasattr(gate, "e_score_correction_bias"):
+            return torch.softmax(logits, -1, dtype=torch.float32)
+        scores = (logits.sigmoid() + gate.e_score_correction_bias).unflatten(-1, (self.config.n_group, -1))
+        groups = scores.topk(2, dim=-1).values.sum(-1)
+        chosen = torch.zeros_like(groups).scatter_(1, groups.topk(self.config.topk_group, dim=-1).indices, 1)
+        return scores.masked_fill(chosen[:, :, None] == 0, 0.0).flatten(-2)
 
     def record(self, gate, arguments):
         with torch.no_grad():
             hidden = arguments[0].reshape(-1, gate.weight.shape[1])
-            probability = torch.softmax(hidden @ gate.weight.T, -1, dtype=torch.float32)
-            top_k = MODELS["qwen3_moe"]["num_experts_per_tok"]
-            best = torch.topk(probability, top_k + 1, dim=-1)
+            top_k = self.config.num_experts_per_tok
+            best = torch.topk(self.scores(gate, hidden), top_k + 1, dim=-1)
             ids = best.indices[:, :top_k].sort(dim=-1).values
             gaps = best.values[:, top_k - 1] - best.values[:, top_k]
             self.layers.append((ids.reshape(-1, PACK_LENGTH, top_k), gaps.reshape(-1, PACK_LENGTH)))
@@ -188,6 +217,13 @@ class Routing:
             return {}
         ids, gaps = zip(*layers)
         return {"expert_ids": torch.stack(ids), "gaps": torch.stack(gaps).contiguous()}
+
+
+def move_router_biases(model, taken):
+    """Up for experts that got fewer rows than the mean, down for those that got more."""
+    for layer, (_, bias) in enumerate(router_biases(model)):
+        counts = torch.bincount(taken["expert_ids"][layer].flatten(), minlength=bias.numel()).double()
+        bias += ROUTER_BIAS_UPDATE_SPEED * torch.sign(counts.mean() - counts).float()
 
 
 def train(name, n_packs):
@@ -219,6 +255,7 @@ def train(name, n_packs):
         taken = routing.take()
         if taken:
             told["smallest_gaps"].append(taken["gaps"].min().item())
+        move_router_biases(model, taken)
     trained = {k: v.detach().clone() for k, v in published_names(model).items()}
     return told, first, trained
 

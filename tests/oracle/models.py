@@ -68,5 +68,49 @@ MODELS["mixtral"] = as_family(
     router_aux_loss_coef=0.001,
 )
 del MODELS["mixtral"]["attention_bias"]
+YARN = {
+    "rope_type": "yarn",
+    "factor": 4.0,
+    "beta_fast": 4.0,
+    "beta_slow": 1.0,
+    "original_max_position_embeddings": 64,
+}
+# A window shorter than documents in the first layer, all tokens in the second.
+MODELS["gpt_oss"] = as_family(
+    "gpt_oss",
+    "GptOssForCausalLM",
+    head_dim=24,
+    attention_bias=True,
+    num_local_experts=8,
+    num_experts_per_tok=2,
+    intermediate_size=40,
+    sliding_window=7,
+    layer_types=["sliding_attention", "full_attention"],
+    swiglu_limit=7.0,
+    rope_scaling={**YARN, "truncate": False},
+    output_router_logits=False,
+    router_aux_loss_coef=0.001,
+)
+# A dense layer before a routed one, and sizes of which no two are alike.
+MODELS["deepseek_v3"] = as_family(
+    "deepseek_v3",
+    "DeepseekV3ForCausalLM",
+    num_key_value_heads=4,
+    moe_intermediate_size=24,
+    n_routed_experts=8,
+    n_shared_experts=2,
+    num_experts_per_tok=3,
+    n_group=4,
+    topk_group=2,
+    norm_topk_prob=True,
+    routed_scaling_factor=2.5,
+    first_k_dense_replace=1,
+    q_lora_rank=28,
+    kv_lora_rank=20,
+    qk_nope_head_dim=12,
+    qk_rope_head_dim=8,
+    v_head_dim=14,
+    rope_scaling={**YARN, "mscale": 0.7, "mscale_all_dim": 0.9},
+)
 # Of routed models, one with which no batch comes closer to another choice of experts than 1e-6.
-SEEDS = {"qwen3_tied": 11, "qwen3_untied": 12, "qwen3_moe": 17, "llama": 21, "qwen2": 22, "mixtral": 23}
+SEEDS = {"qwen3_tied": 11, "qwen3_untied": 12, "qwen3_moe": 17, "llama": 21, "qwen2": 22, "mixtral": 23, "gpt_oss": 24, "deepseek_v3": 25}

@@ -10,6 +10,9 @@ struct Attention {
   std::int64_t T, H, K, D;
   std::vector<std::int64_t> starts;  // and T at the end
   DType dtype;
+  std::int64_t window = 0;  // 0: none
+  bool has_sinks = false;
+  double scale = 1;
 
   std::int64_t longest() const {
     std::int64_t result = 0;
@@ -35,45 +38,61 @@ at::Tensor boundaries(const Attention& a) {
 
 // Scores as one T × T matrix, masked to earlier tokens of the same document.
 std::array<at::Tensor, 2> reference(const Attention& a, const at::Tensor& q, const at::Tensor& k,
-                                    const at::Tensor& v) {
+                                    const at::Tensor& v, const at::Tensor& sinks) {
   at::Tensor mask = at::full({a.T, a.T}, -INFINITY, at::kDouble);
   for (std::size_t i = 1; i < a.starts.size(); ++i) {
     const at::indexing::Slice of(a.starts[i - 1], a.starts[i]);
     const std::int64_t n = a.starts[i] - a.starts[i - 1];
     mask.index_put_({of, of}, at::full({n, n}, -INFINITY, at::kDouble).triu(1));
   }
+  if (a.window > 0)
+    mask = mask.masked_fill(at::ones({a.T, a.T}, at::kBool).tril(-a.window), -INFINITY);
   const std::int64_t repeats = a.H / a.K;
   const at::Tensor keys = k.repeat_interleave(repeats, 1).transpose(0, 1);
   const at::Tensor values = v.repeat_interleave(repeats, 1).transpose(0, 1);
-  const at::Tensor scores =
-      q.transpose(0, 1).matmul(keys.transpose(1, 2)) / std::sqrt(static_cast<double>(a.D)) + mask;
-  return {scores.softmax(-1).matmul(values).transpose(0, 1).contiguous(),
+  at::Tensor scores = a.scale * q.transpose(0, 1).matmul(keys.transpose(1, 2)) /
+                          std::sqrt(static_cast<double>(a.D)) +
+                      mask;
+  if (a.has_sinks) scores = at::cat({scores, sinks.view({-1, 1, 1}).expand({-1, a.T, 1})}, -1);
+  return {scores.softmax(-1).narrow(-1, 0, a.T).matmul(values).transpose(0, 1).contiguous(),
           scores.logsumexp(-1).transpose(0, 1).contiguous()};
 }
 
 void check(const Attention& a) {
-  const auto& [T, H, K, D, starts, dtype] = a;
+  const std::int64_t T = a.T, H = a.H, K = a.K, D = a.D;
+  const DType dtype = a.dtype;
   const at::Tensor q = random({T, H, D}, dtype), k = random({T, K, D}, dtype),
                    v = random({T, K, D}, dtype), d_o = random({T, H, D}, dtype);
   const at::Tensor o = garbage({T, H, D}, dtype), lse = garbage({T, H});
   const at::Tensor dq = garbage({T, H, D}, dtype), dk = garbage({T, K, D}, dtype),
                    dv = garbage({T, K, D}, dtype);
   const at::Tensor q_leaf = leaf(q), k_leaf = leaf(k), v_leaf = leaf(v);
-  const auto [want_o, want_lse] = reference(a, q_leaf, k_leaf, v_leaf);
+  const at::Tensor sinks = random({H}, dtype), sinks_leaf = leaf(sinks);
+  const auto [want_o, want_lse] = reference(a, q_leaf, k_leaf, v_leaf, sinks_leaf);
   differentiate(want_o, d_o);
-  const std::vector<Extent> extents = {T, H, K, D, 0, Extent::of(SymbolId(0)), T};
+  const Extent reach = a.window > 0 ? Extent(a.window) : Extent::of(SymbolId(0));
+  const std::vector<Extent> extents = {T, H, K, D, 0, reach, T};
   const Bindings bindings = {a.longest()};
   const at::Tensor bounds = boundaries(a);
-  run({Kernel::attention, dtype, extents, {q, k, v, bounds}, {o, lse}, {}, {}, bindings});
+  ModelConstants constants;
+  constants.attention_scale = a.scale;
+  std::vector<at::Tensor> inputs = {q, k, v, bounds};
+  if (a.has_sinks) inputs.push_back(sinks);
+  run({Kernel::attention, dtype, extents, inputs, {o, lse}, constants, {}, bindings});
   run({Kernel::attention_backward,
        dtype,
        extents,
        {d_o, q, k, v, o, lse, bounds},
        {dq, dk, dv},
-       {},
+       constants,
        {},
        bindings});
   expect_close(o, want_o, dtype);
+  if (a.has_sinks) {
+    const at::Tensor dsinks = garbage({H}, dtype);
+    run({Kernel::sinks_backward, dtype, {T, H, D}, {d_o, o, lse, sinks}, {dsinks}});
+    expect_close(dsinks, sinks_leaf.grad(), dtype);
+  }
   expect_close(lse, want_lse, dtype);
   expect_close(dv, v_leaf.grad(), dtype);
   const double scale = dtype == DType::bf16 ? 2e-2 : 1e-5;
@@ -92,6 +111,18 @@ TEST(Attention, AgreesWithAutogradOnDocumentsOfEveryLength) {
     check(random_case(dtype, {65, 1, 63}));
     for (int i = 0; i < 4; ++i)
       check(random_case(dtype, {pick(1, 200), pick(1, 20), 1, pick(1, 100)}));
+  }
+}
+
+TEST(Attention, AgreesWithAutogradWithinWindowsAndWithSinks) {
+  for (const DType dtype : activation_types) {
+    for (const std::int64_t window : {1, 7, 64, 100, 500}) {
+      Attention a = random_case(dtype, {pick(1, 200), 1, pick(60, 140)});
+      a.window = window;
+      a.has_sinks = window % 2 == 0;
+      a.scale = 1.3;
+      check(a);
+    }
   }
 }
 

@@ -42,28 +42,39 @@ TEST(Regroup, BringsRowsOfAnExpertTogetherInTheOrderOfRanks) {
   }
 }
 
-at::Tensor reference(const Groups& g, const at::Tensor& x, const at::Tensor& weight) {
+at::Tensor reference(const Groups& g, const at::Tensor& x, const at::Tensor& weight,
+                     const at::Tensor& bias) {
   std::vector<at::Tensor> parts;
   std::int64_t first = 0;
   for (std::int64_t expert = 0; expert < g.X; ++expert) {
     const auto n = g.counts.select(1, expert).sum().item<std::int64_t>();
-    parts.push_back(x.narrow(0, first, n).mm(weight[expert].t()));
+    parts.push_back(x.narrow(0, first, n).mm(weight[expert].t()) + bias[expert]);
     first += n;
   }
   return at::cat(parts);
 }
 
-void check(const Groups& g, DType dtype) {
+enum class Layout : bool { plain, transposed_with_bias };
+
+void check(const Groups& g, DType dtype, Layout layout = Layout::plain) {
+  const bool is_plain = layout == Layout::plain;
   const std::int64_t n = pick(1, 50), k = pick(1, 50);
-  const at::Tensor x = random({g.R, k}, dtype), weight = random({g.X, n, k}, dtype);
+  const at::Tensor x = random({g.R, k}, dtype);
+  const at::Tensor weight =
+      random(is_plain ? at::IntArrayRef{g.X, n, k} : at::IntArrayRef{g.X, k, n}, dtype);
+  const at::Tensor bias =
+      is_plain ? at::zeros({g.X, n}, scalar_type(dtype)) : random({g.X, n}, dtype);
   const at::Tensor dy = random({g.R, n}, dtype), y = garbage({g.R, n}, dtype);
-  const at::Tensor dx = garbage({g.R, k}, dtype), dweight = garbage({g.X, n, k}, dtype);
-  const at::Tensor x_leaf = leaf(x), weight_leaf = leaf(weight);
-  const at::Tensor want = reference(g, x_leaf, weight_leaf);
+  const at::Tensor dx = garbage({g.R, k}, dtype), dweight = at::full_like(weight, std::nan(""));
+  const at::Tensor x_leaf = leaf(x), weight_leaf = leaf(weight), bias_leaf = leaf(bias);
+  const at::Tensor want =
+      reference(g, x_leaf, is_plain ? weight_leaf : weight_leaf.transpose(1, 2), bias_leaf);
   differentiate(want, dy);
-  const std::vector<Extent> extents = {Extent::of(SymbolId(0)), n, k, g.X};
+  const std::vector<Extent> extents = {Extent::of(SymbolId(0)), n, k, g.X, is_plain ? 0 : 1};
   const Bindings bindings = {g.R};
-  run({Kernel::grouped_matmul, dtype, extents, {x, weight, g.counts}, {y}, {}, {}, bindings});
+  std::vector<at::Tensor> inputs = {x, weight, g.counts};
+  if (!is_plain) inputs.push_back(bias);
+  run({Kernel::grouped_matmul, dtype, extents, inputs, {y}, {}, {}, bindings});
   run({Kernel::grouped_matmul_input_backward,
        dtype,
        extents,
@@ -83,6 +94,9 @@ void check(const Groups& g, DType dtype) {
   expect_close(y, want, dtype);
   expect_close(dx, x_leaf.grad(), dtype);
   expect_close(dweight, weight_leaf.grad(), dtype);
+  const at::Tensor dbias = garbage({g.X, n}, dtype);
+  run({Kernel::sum_expert_rows, dtype, {g.R, n, g.X}, {dy, g.counts}, {dbias}});
+  expect_close(dbias, bias_leaf.grad(), dtype);
 }
 
 TEST(GroupedMatmul, AgreesWithAutogradWithEmptyExperts) {
@@ -90,11 +104,18 @@ TEST(GroupedMatmul, AgreesWithAutogradWithEmptyExperts) {
     for (int i = 0; i < 6; ++i) check(Groups(), dtype);
 }
 
+TEST(GroupedMatmul, AgreesWithAutogradWhereWeightsAreTransposedAndHaveBiases) {
+  for (const DType dtype : activation_types)
+    for (int i = 0; i < 6; ++i) check(Groups(), dtype, Layout::transposed_with_bias);
+}
+
 TEST(GroupedMatmul, LeavesZeroGradientsWhereNoRowCame) {
   Groups none;
   none.counts = at::zeros({none.ep, none.X}, at::kLong);
   none.R = 0;
-  for (const DType dtype : activation_types) check(none, dtype);
+  for (const DType dtype : activation_types)
+    for (const Layout layout : {Layout::plain, Layout::transposed_with_bias})
+      check(none, dtype, layout);
 }
 
 }  // namespace

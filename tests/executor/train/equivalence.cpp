@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <random>
 
 #include "costmodel/diagnostics/diagnostic.h"
@@ -48,10 +49,13 @@ class Draw {
   DrawnPlan plan() {
     DrawnPlan drawn;
     drawn.model = one_of<std::string>({"qwen3_moe", "qwen3_moe", "mixtral", "mixtral", "qwen3_tied",
-                                       "qwen3_untied", "llama", "qwen2"});
+                                       "qwen3_untied", "llama", "qwen2", "gpt_oss", "gpt_oss",
+                                       "deepseek_v3", "deepseek_v3"});
     drawn.is_packed = one_of<bool>({true, true, false});
     drawn.ranks = one_of<std::int64_t>({1, 2, 2, 4, 4});
-    const bool is_moe = drawn.model == "qwen3_moe" || drawn.model == "mixtral";
+    constexpr std::array<std::string_view, 4> routed = {"qwen3_moe", "mixtral", "gpt_oss",
+                                                        "deepseek_v3"};
+    const bool is_moe = std::ranges::find(routed, drawn.model) != routed.end();
     const std::int64_t sequence = drawn.ranks > 1 ? one_of<std::int64_t>({1, 1, 2}) : 1;
     const std::int64_t packs = is_moe ? one_of<std::int64_t>({1, 2}) : 1;
     set(drawn, "sequence_parallel", sequence);

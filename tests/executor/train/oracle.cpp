@@ -162,8 +162,7 @@ class OracleRun {
                        shard.const_data_ptr<float>() + shard.numel());
     }
     const std::vector<PublishedTensor> trained = published(own);
-    captured.resize(schedule_.flats.size());  // those of the first step
-    const std::vector<PublishedTensor> gradients = published(captured);
+    const std::vector<PublishedTensor> gradients = published(first_gradients());
     write_digest(trained);
     if (n_packs() != batch_of_files) return;
     check("gradient", gradients, Weights(folder_ / "gradients.safetensors"));
@@ -174,6 +173,17 @@ class OracleRun {
   std::int64_t n_packs() const {
     return case_.ranks / case_.sequence_parallel * case_.gradient_accumulation *
            case_.micro_batches;
+  }
+
+  /// By flat; zeros of one that learns by no gradient.
+  std::vector<std::vector<float>> first_gradients() const {
+    std::vector<std::vector<float>> gradients;
+    auto next = captured.begin();
+    for (const Flat& flat : schedule_.flats)
+      gradients.push_back(flat.exp_avg == no_buffer
+                              ? std::vector<float>(static_cast<std::size_t>(flat.elements))
+                              : *next++);
+    return gradients;
   }
 
   void check_step(const StepOutcome& outcome, int step) {

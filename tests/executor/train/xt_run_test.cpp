@@ -154,7 +154,7 @@ TEST_F(XtRun, RefusesAPlanOfAnotherFormat) {
   PlanFile plan = make_plan(plan_, {});
   plan.schema = "xt.plan/0";
   write_plan(plan_, plan, Overwrite::allow);
-  expect_refusal(train_on(data_), "is of format `xt.plan/0`, expected `xt.plan/2`");
+  expect_refusal(train_on(data_), "is of format `xt.plan/0`, expected `xt.plan/3`");
 }
 
 TEST_F(XtRun, RefusesAScheduleThatThePlanDoesNotName) {

@@ -1,0 +1,35 @@
+// Which experts a token goes to: the choice, and what of the router learns by it.
+//
+// Source: Hugging Face transformers, modeling_qwen3_moe.py, and modeling_deepseek_v3.py for scores
+// by sigmoid; Wang et al. 2024, "Auxiliary-loss-free load balancing", arXiv 2408.15664, for the
+// bias
+
+#include "costmodel/models/blocks.h"
+
+namespace xt {
+
+void RoutedHalf::choose() {
+  const Kernel kernel = has_sigmoid_ ? Kernel::sigmoid_top_k : Kernel::softmax_top_k;
+  if (choice_bias_) {
+    write_.forward(kernel, "router", {T_, X_, top_k_}, {logits_, *choice_bias_},
+                   {weights_, indices_});
+  } else {
+    write_.forward(kernel, "router", {T_, X_, top_k_}, {logits_}, {weights_, indices_});
+  }
+}
+
+void RoutedHalf::router_backward() {
+  const ValueId d_logits = write_.value({T_, X_, 1});
+  v_.dnormed = write_.value({T_, E_, 1});
+  write_.backward(has_sigmoid_ ? Kernel::sigmoid_top_k_backward : Kernel::softmax_top_k_backward,
+                  "router", {T_, X_, top_k_}, {d_weights_, logits_, indices_}, {d_logits});
+  write_.backward(Kernel::matmul_input_backward, "router", {T_, X_, E_}, {d_logits, router_},
+                  {v_.dnormed});
+  write_.backward(Kernel::matmul_weight_backward, "router", {T_, X_, E_}, {d_logits, v_.normed},
+                  {router_gradient_});
+  if (router_bias_) write_bias_backward(write_, "router", T_, X_, d_logits, router_bias_->gradient);
+  if (load_) write_.backward(Kernel::count_rows, "router", {X_}, {counts_}, {*load_});
+  shared_backward();
+}
+
+}  // namespace xt

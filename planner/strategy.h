@@ -27,6 +27,7 @@ struct Strategy {
   std::string engine = "xt_run";
   std::int64_t ranks = 1;
   std::int64_t expert_parallel = 1;
+  bool has_balance_loss = false;       ///< of routers
   std::int64_t sequence_parallel = 1;  ///< ranks that share a pack by heads, adjacent
   std::int64_t context_parallel = 1;   ///< ranks, or groups of those, that share it by tokens
   ContextExchange context_exchange = ContextExchange::all_gather;

@@ -132,6 +132,7 @@ double memory_bound_bytes(const Work& work, const Bindings& bindings) {
   if (is_any(kernel, {Kernel::softmax_top_k, Kernel::softmax_top_k_backward, Kernel::sigmoid_top_k,
                       Kernel::sigmoid_top_k_backward, Kernel::sort_rows}))
     return routing_kernels(kernel, shape);
+  if (kernel == Kernel::balance_backward) return 3 * shape.a * shape.b * shape.width;
   if (is_any(kernel, {Kernel::count_rows, Kernel::update_router_bias}))
     return bias_kernels(kernel, shape);
   if (is_any(kernel, {Kernel::copy_columns, Kernel::add_columns}))

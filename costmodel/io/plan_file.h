@@ -48,6 +48,7 @@ struct PlanOptimizer {
   double max_grad_norm = 1.0;
   double momentum = 0.95;                   ///< of Muon, where it updates matrices
   double router_bias_update_speed = 0.001;  ///< of the bias by which a sigmoid router chooses
+  double balance_loss = 0;                  ///< coefficient of the loss of unequally loaded experts
 
   bool operator==(const PlanOptimizer&) const = default;
 
@@ -67,6 +68,7 @@ struct PlanOptimizer {
     archive
         .field("router_bias_update_speed", router_bias_update_speed, "Of a router's bias, a step")
         .at_least(0);
+    archive.field("balance_loss", balance_loss, "Coefficient of the loss of routers").at_least(0);
   }
 };
 

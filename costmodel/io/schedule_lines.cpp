@@ -65,7 +65,7 @@ std::size_t append_ids(std::vector<Id>& to, const Json& from) {
 Json batch_json(const BatchBuffers& batch) {
   Json list = Json::array();
   for (const BufferId id : {batch.tokens, batch.labels, batch.positions, batch.boundaries,
-                            batch.valid_tokens, batch.loss, batch.grad_norm})
+                            batch.valid_tokens, batch.loss, batch.grad_norm, batch.balance_loss})
     list.push_back(id_json(id));
   return list;
 }
@@ -147,7 +147,7 @@ Json placement_json(const Placement& placement) {
 void read_batch(const Json& list, BatchBuffers& batch) {
   std::size_t i = 0;
   for (BufferId* id : {&batch.tokens, &batch.labels, &batch.positions, &batch.boundaries,
-                       &batch.valid_tokens, &batch.loss, &batch.grad_norm})
+                       &batch.valid_tokens, &batch.loss, &batch.grad_norm, &batch.balance_loss})
     *id = id_from<BufferId>(item(list, i++));
 }
 

@@ -65,6 +65,7 @@ enum class Kernel : std::uint8_t {
   softmax_top_k_backward,
   sigmoid_top_k,
   sigmoid_top_k_backward,
+  balance_backward,
   count_rows,
   update_router_bias,
   sort_rows,
@@ -128,7 +129,7 @@ struct KernelRow {
 };
 
 // clang-format off
-inline constexpr std::array<KernelRow, 77> kernel_rows = {{
+inline constexpr std::array<KernelRow, 78> kernel_rows = {{
     {Kernel::embedding, "embedding", KernelClass::memory_bound, "tokens[T] weight[V,E]", "y[T,E]", "T E V"},
     {Kernel::embedding_backward, "embedding_backward", KernelClass::memory_bound, "dy[T,E] tokens[T]", "dweight[V,E]!", "T E V"},
     {Kernel::rms_norm, "rms_norm", KernelClass::memory_bound, "x[T,E] weight[E]", "y[T,E] rstd[T]", "T E"},
@@ -172,8 +173,9 @@ inline constexpr std::array<KernelRow, 77> kernel_rows = {{
     {Kernel::softmax_top_k_backward, "softmax_top_k_backward", KernelClass::memory_bound, "dweights[T,k] logits[T,X] indices[T,k]", "dlogits[T,X]", "T X k"},
     {Kernel::sigmoid_top_k, "sigmoid_top_k", KernelClass::memory_bound, "logits[T,X] bias[X]?", "weights[T,k] indices[T,k]", "T X k"},
     {Kernel::sigmoid_top_k_backward, "sigmoid_top_k_backward", KernelClass::memory_bound, "dweights[T,k] logits[T,X] indices[T,k]", "dlogits[T,X]", "T X k"},
+    {Kernel::balance_backward, "balance_backward", KernelClass::memory_bound, "logits[T,X] load[X]", "dlogits[T,X]! loss[1]!", "T X k layers"},
     {Kernel::count_rows, "count_rows", KernelClass::memory_bound, "counts[1,X]", "load[X]!", "X"},
-    {Kernel::update_router_bias, "update_router_bias", KernelClass::memory_bound, "load[X] sum[1]", "bias[X]!", "X"},
+    {Kernel::update_router_bias, "update_router_bias", KernelClass::memory_bound, "load[X] sum[1]", "router_bias[X]!", "X"},
     {Kernel::sort_rows, "sort_rows", KernelClass::memory_bound, "indices[T,k]", "order[T*k] counts[1,X]", "T X k"},
     {Kernel::permute, "permute", KernelClass::memory_bound, "x[T,E] order[R]", "rows[R,E]", "T E k"},
     {Kernel::permute_backward_add, "permute_backward_add", KernelClass::memory_bound, "drows[R,E] order[R]", "dx[T,E]!", "T E k"},

@@ -30,7 +30,8 @@ std::int64_t elements_of(const Block& block, std::int64_t expert_parallel,
 }  // namespace
 
 ValueId BlockWriter::value(std::array<Extent, 3> shape, ValueRole role) {
-  block_.values.push_back({shape, graph_.dtype, role, false});
+  const bool is_recorded = role == ValueRole::pack_load;  // counted once
+  block_.values.push_back({shape, graph_.dtype, role, is_recorded});
   return static_cast<ValueId>(block_.values.size() - 1);
 }
 

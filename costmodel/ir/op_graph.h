@@ -31,7 +31,9 @@ enum class ValueRole : std::uint8_t {
   boundaries,
   rope_table,
   router_bias,  ///< of one layer, of the choice of experts; learns by no gradient
-  expert_load   ///< rows that experts of one layer got in this step
+  expert_load,  ///< rows that experts of one layer got in this step
+  pack_load,    ///< rows that experts of all layers got of one pack
+  balance_loss  ///< sum of the auxiliary loss
 };
 
 /// A tensor of a block. Symbolic extents are SymbolKinds, `Extent::of(SymbolId(kind))`, until

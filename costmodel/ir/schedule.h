@@ -175,6 +175,7 @@ struct BatchBuffers {
   BufferId valid_tokens = no_buffer;  ///< labels that count: of this rank before, of all after
   BufferId loss = no_buffer;          ///< mean loss of the valid tokens of all ranks, at the end
   BufferId grad_norm = no_buffer;     ///< sum of squares of all gradients, at the end
+  BufferId balance_loss = no_buffer;  ///< auxiliary loss of routers, at the end, where there is one
 
   auto operator<=>(const BatchBuffers&) const = default;
 };

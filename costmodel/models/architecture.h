@@ -74,6 +74,8 @@ struct Architecture {
 
   /// Whether decoder layer `layer` routes its tokens to experts.
   bool is_sparse(std::int64_t layer) const;
+  /// Layers that route.
+  std::int64_t sparse_layers() const;
   /// Whether attention of layer `layer` sees no farther than the window.
   bool is_windowed(std::int64_t layer) const {
     return sliding_window > 0 &&

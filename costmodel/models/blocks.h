@@ -373,6 +373,7 @@ class RoutedHalf {
   const GraphOptions& options_;
   std::int64_t T_, E_, F_, X_, top_k_, ep_, transposed_;
   bool has_sigmoid_, is_clamped_;
+  std::int64_t sparse_layers_;
   std::int64_t shared_, shared_tokens_;  ///< width of the shared experts, and what they see
   LayerValues& v_;
   ValueId router_{}, router_gradient_{}, w13_{}, w13_gradient_{}, w2_{}, w2_gradient_{}, logits_{},
@@ -381,7 +382,7 @@ class RoutedHalf {
       indices_{}, order_{}, counts_{}, received_counts_{}, received_weights_{}, expert_input_{},
       gate_up_{}, silu_{}, act_{}, returned_{}, d_weights_{}, d_out_{}, d_gate_up_{};
   std::optional<GraphParameter> router_bias_, gate_up_bias_, down_bias_;
-  std::optional<ValueId> choice_bias_, load_;
+  std::optional<ValueId> choice_bias_, load_, pack_load_, balance_loss_;
 };
 
 }  // namespace xt

@@ -21,6 +21,12 @@ bool Architecture::is_sparse(std::int64_t layer) const {
   return (layer + 1) % decoder_sparse_step == 0;
 }
 
+std::int64_t Architecture::sparse_layers() const {
+  std::int64_t n = 0;
+  for (std::int64_t layer = 0; layer < num_hidden_layers; ++layer) n += is_sparse(layer) ? 1 : 0;
+  return n;
+}
+
 namespace {
 
 // A ring does the work of a rank in as many steps as there are ranks.

@@ -89,7 +89,8 @@ struct GraphOptions {
   /// it learns by, as who executes a step needs; else both are left out, which cost next to
   /// nothing.
   bool keeps_router_bias = false;
-  bool fuses_swiglu = true;  ///< of that product; else halves of it go through two kernels
+  bool has_balance_loss = false;  ///< of softmax routers, over all layers of a pack
+  bool fuses_swiglu = true;       ///< of that product; else halves of it go through two kernels
   /// Rows of experts are permuted, activated, weighted and summed by few kernels; else op by op:
   /// see unfused_experts.cpp.
   bool fuses_experts = true;

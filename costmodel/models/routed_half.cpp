@@ -23,6 +23,7 @@ RoutedHalf::RoutedHalf(BlockWriter& write, const Architecture& model, const Grap
       transposed_(model.has_stacked_experts ? 1 : 0),
       has_sigmoid_(model.has_sigmoid_router),
       is_clamped_(model.has_clamped_swiglu),
+      sparse_layers_(model.sparse_layers()),
       shared_(ranks_.part_of(model.n_shared_experts * model.moe_intermediate_size)),
       shared_tokens_(options.tokens),
       v_(values) {
@@ -50,6 +51,10 @@ RoutedHalf::RoutedHalf(BlockWriter& write, const Architecture& model, const Grap
   w2_ = w2.value;
   w2_gradient_ = w2.gradient;
   if (model.has_bias_everywhere) add_biases(local);
+  if (options.has_balance_loss) {
+    pack_load_ = write.value({X_, 1, 1}, ValueRole::pack_load);
+    balance_loss_ = write.value({1, 1, 1}, ValueRole::balance_loss);
+  }
   if (has_sigmoid_ && options.keeps_router_bias) {
     choice_bias_ = write.value({X_, 1, 1}, ValueRole::router_bias);
     load_ = write.value({X_, 1, 1}, ValueRole::expert_load);
@@ -162,6 +167,7 @@ void RoutedHalf::exchange(Pass pass, std::string_view part, Extent sent, Extent 
 void RoutedHalf::dispatch() {
   if (gathers_tokens()) return dispatch_gathered();
   write_.forward(Kernel::sort_rows, "router", {T_, X_, top_k_}, {indices_}, {order_, counts_});
+  if (pack_load_) write_.forward(Kernel::count_rows, "router", {X_}, {counts_}, {*pack_load_});
   const std::int64_t sent = sends_copies() ? copies() : T_ * top_k_;
   ValueId permuted = v_.normed;
   if (!sends_copies()) {

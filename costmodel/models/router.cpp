@@ -23,6 +23,9 @@ void RoutedHalf::router_backward() {
   v_.dnormed = write_.value({T_, E_, 1});
   write_.backward(has_sigmoid_ ? Kernel::sigmoid_top_k_backward : Kernel::softmax_top_k_backward,
                   "router", {T_, X_, top_k_}, {d_weights_, logits_, indices_}, {d_logits});
+  if (pack_load_)
+    write_.backward(Kernel::balance_backward, "router", {T_, X_, top_k_, sparse_layers_},
+                    {logits_, *pack_load_}, {d_logits, *balance_loss_});
   write_.backward(Kernel::matmul_input_backward, "router", {T_, X_, E_}, {d_logits, router_},
                   {v_.dnormed});
   write_.backward(Kernel::matmul_weight_backward, "router", {T_, X_, E_}, {d_logits, v_.normed},

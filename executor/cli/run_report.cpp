@@ -50,17 +50,19 @@ Json memory_json(const CategoryBytes& bytes) {
 }
 
 Json step_json(const StepMetrics& metrics) {
-  return Json::object({{"step", metrics.step},
-                       {"loss", metrics.loss},
-                       {"grad_norm", metrics.grad_norm},
-                       {"learning_rate", metrics.learning_rate},
-                       {"skipped", metrics.is_skipped},
-                       {"step_time_s", metrics.time.value},
-                       {"tokens_per_device_s", metrics.tokens_per_device_s},
-                       {"mfu", metrics.mfu},
-                       {"peak_memory_bytes", metrics.peak_memory.value},
-                       {"host_memory_bytes", metrics.host_memory.value},
-                       {"reserved_memory_bytes", metrics.reserved_memory.value}});
+  Json step = Json::object({{"step", metrics.step},
+                            {"loss", metrics.loss},
+                            {"grad_norm", metrics.grad_norm},
+                            {"learning_rate", metrics.learning_rate},
+                            {"skipped", metrics.is_skipped},
+                            {"step_time_s", metrics.time.value},
+                            {"tokens_per_device_s", metrics.tokens_per_device_s},
+                            {"mfu", metrics.mfu},
+                            {"peak_memory_bytes", metrics.peak_memory.value},
+                            {"host_memory_bytes", metrics.host_memory.value},
+                            {"reserved_memory_bytes", metrics.reserved_memory.value}});
+  if (metrics.balance_loss) step.add("balance_loss", *metrics.balance_loss);
+  return step;
 }
 
 }  // namespace
@@ -72,6 +74,7 @@ std::string step_line(const StepMetrics& metrics, std::int64_t n_steps) {
              "{}",
              metrics.step, columns, metrics.loss, metrics.grad_norm, format(metrics.time),
              metrics.tokens_per_device_s, percent(metrics.mfu), format(metrics.peak_memory)) +
+         (metrics.balance_loss ? fmt::format("  balance loss {:.4f}", *metrics.balance_loss) : "") +
          (metrics.is_skipped ? "  skipped: nothing was updated" : "");
 }
 

@@ -15,6 +15,8 @@ inline KernelFunction& entry(KernelTable& table, Kernel kernel) {
 void enter_elementwise(KernelTable& table);
 /// Enters SwiGLU, its parts, and GELU.
 void enter_activations(KernelTable& table);
+/// Enters the auxiliary loss of routers.
+void enter_balance_loss(KernelTable& table);
 /// Enters the bounded SwiGLU of experts.
 void enter_clamped_swiglu(KernelTable& table);
 /// Enters moves of columns.

@@ -29,6 +29,7 @@ KernelTable cpu_kernels() {
   KernelTable table{};
   enter_elementwise(table);
   enter_activations(table);
+  enter_balance_loss(table);
   enter_clamped_swiglu(table);
   enter_columns(table);
   enter_norms(table);

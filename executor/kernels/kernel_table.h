@@ -34,6 +34,7 @@ struct StepConstants {
   std::int64_t update = 1;  ///< of parameters, counts from 1: steps that were skipped made none
   double momentum = 0.95;   ///< of Muon
   double router_bias_update_speed = 0.001;
+  double balance_loss = 0;  ///< coefficient of the auxiliary loss, over the packs of a step
 };
 
 /// One call of a kernel; inputs and outputs in the roles of its row.

@@ -45,6 +45,8 @@ Row regroup_extents(const Row& place) { return {place[0], place[1], 2, place[2]}
 
 Row cast_extents(const Row& place) { return {place[0], 8}; }  // fp32 read and written
 
+Row balance_extents(const Row& place) { return {place[0], place[1], 1, 1}; }
+
 Row column_extents(const Row& place) {
   return {place[0], place[1], 0, place[0], place[1], 0, place[1]};
 }
@@ -175,6 +177,12 @@ std::vector<Plan> routing_kernels() {
        {Kernel::softmax_top_k, Kernel::softmax_top_k_backward, Kernel::sigmoid_top_k,
         Kernel::sigmoid_top_k_backward, Kernel::sort_rows})
     plans.push_back({kernel, axes, {1, 2, 1}, quick, full});
+  plans.push_back({Kernel::balance_backward,
+                   {"T", "X"},
+                   {1, 2, 1, 1},
+                   {quick[0], quick[1]},
+                   {full[0], full[1]},
+                   balance_extents});
   const Grid experts = {{8, 64, 256, 512}};
   for (const Kernel kernel : {Kernel::count_rows, Kernel::update_router_bias})
     plans.push_back({kernel, {"X"}, {1}, experts, experts});

@@ -60,7 +60,7 @@ at::ScalarType type_of(const Work& work, std::string_view role) {
     return at::kLong;
   if (role == "boundaries") return at::kInt;
   if (is_any(role, {"table", "rstd", "moments", "lse", "weights", "dweights", "valid_tokens",
-                    "loss", "sum", "load"}))
+                    "loss", "sum", "load", "router_bias"}))
     return at::kFloat;
   return scalar_type(work.dtype);
 }

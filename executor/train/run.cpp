@@ -97,6 +97,7 @@ class Run {
     metrics.loss = outcome.loss;
     metrics.grad_norm = outcome.grad_norm;
     metrics.learning_rate = outcome.learning_rate;
+    metrics.balance_loss = outcome.balance_loss;
     metrics.is_skipped = outcome.is_skipped;
     Duration longest{};
     for (std::size_t i = 0; i < all.size(); i += 4) {
@@ -119,20 +120,21 @@ class Run {
       traffic.add(std::string(traffic_names[i]),
                   Json::object({{"total_s", metrics.traffic[i].total.value},
                                 {"exposed_s", metrics.traffic[i].exposed.value}}));
-    return Json::object({{"schema", "xt.metrics/1"},
-                         {"step", metrics.step},
-                         {"loss", metrics.loss},
-                         {"grad_norm", metrics.grad_norm},
-                         {"learning_rate", metrics.learning_rate},
-                         {"skipped", metrics.is_skipped},
-                         {"step_time_s", metrics.time.value},
-                         {"tokens_per_device_s", metrics.tokens_per_device_s},
-                         {"mfu", metrics.mfu},
-                         {"peak_memory_bytes", metrics.peak_memory.value},
-                         {"host_memory_bytes", metrics.host_memory.value},
-                         {"reserved_memory_bytes", metrics.reserved_memory.value},
-                         {"communication", traffic}})
-        .dump();
+    Json line = Json::object({{"schema", "xt.metrics/1"},
+                              {"step", metrics.step},
+                              {"loss", metrics.loss},
+                              {"grad_norm", metrics.grad_norm},
+                              {"learning_rate", metrics.learning_rate},
+                              {"skipped", metrics.is_skipped},
+                              {"step_time_s", metrics.time.value},
+                              {"tokens_per_device_s", metrics.tokens_per_device_s},
+                              {"mfu", metrics.mfu},
+                              {"peak_memory_bytes", metrics.peak_memory.value},
+                              {"host_memory_bytes", metrics.host_memory.value},
+                              {"reserved_memory_bytes", metrics.reserved_memory.value},
+                              {"communication", traffic}});
+    if (metrics.balance_loss) line.add("balance_loss", *metrics.balance_loss);
+    return line.dump();
   }
 
   void finish() {

@@ -22,7 +22,8 @@ struct StepMetrics {
   double loss = 0;
   double grad_norm = 0;
   double learning_rate = 0;
-  bool is_skipped = false;  ///< nothing was updated, as the norm was no finite number
+  std::optional<double> balance_loss;  ///< of routers, times its coefficient, where there is one
+  bool is_skipped = false;             ///< nothing was updated, as the norm was no finite number
   Seconds time;
   double tokens_per_device_s = 0;
   double mfu = 0;

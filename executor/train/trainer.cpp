@@ -64,6 +64,11 @@ std::int64_t Trainer::first_token() const {
   return index_in_group(schedule_.group(Group::sequence), rank_) * layout_.rank_tokens;
 }
 
+// In one step.
+std::int64_t Trainer::packs_of_all_ranks() const {
+  return n_micro_steps_ * layout_.micro_batches * schedule_.ranks / layout_.sequence_ranks;
+}
+
 void Trainer::take_packs() {
   of_step_.clear();
   const std::int64_t n_packs = n_micro_steps_ * layout_.micro_batches;
@@ -119,13 +124,16 @@ StepOutcome Trainer::step() {
                        step_,
                        n_updates_ + 1,
                        optimizer_.momentum,
-                       optimizer_.router_bias_update_speed};
+                       optimizer_.router_bias_update_speed,
+                       optimizer_.balance_loss / static_cast<double>(packs_of_all_ranks())};
   request.load_packs = [this](std::int32_t index) { return load(index); };
   StepOutcome outcome;
   outcome.result = execute(state_, request);
   outcome.step = step_;
   outcome.loss = scalar(state_.memory, schedule_.batch.loss);
   outcome.grad_norm = std::sqrt(scalar(state_.memory, schedule_.batch.grad_norm));
+  if (schedule_.batch.balance_loss != no_buffer)
+    outcome.balance_loss = scalar(state_.memory, schedule_.batch.balance_loss);
   outcome.learning_rate = request.constants.learning_rate;
   outcome.is_skipped = !std::isfinite(scalar(state_.memory, schedule_.batch.grad_norm));
   if (!outcome.is_skipped) ++n_updates_;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "costmodel/io/plan_file.h"
@@ -40,6 +41,7 @@ struct StepOutcome {
   double loss = 0;        ///< mean over the valid tokens of all ranks
   double grad_norm = 0;   ///< before clipping
   double learning_rate = 0;
+  std::optional<double> balance_loss;  ///< of routers, times its coefficient, where there is one
   bool is_skipped = false;  ///< the norm was no finite number, so that nothing was updated
   StepResult result;
 };
@@ -64,6 +66,7 @@ class Trainer {
   std::vector<PackFacts> load(std::int32_t index);
   PackFacts load_one(const Pack& pack, std::int64_t micro_batch);
   std::int64_t first_token() const;
+  std::int64_t packs_of_all_ranks() const;
 
   const Schedule& schedule_;
   StepState state_;

@@ -66,6 +66,8 @@ BufferId Lowering::make_value(const BlockRun& run, ValueId id) {
   if (value.role == ValueRole::boundaries) return micro_batch.boundaries;
   if (value.role == ValueRole::rope_table) return micro_batch.table;
   if (value.role == ValueRole::router_bias) return router_bias(run.layer).bias;
+  if (value.role == ValueRole::pack_load) return micro_batch.load;
+  if (value.role == ValueRole::balance_loss) return build_.draft().batch.balance_loss;
   if (value.role == ValueRole::expert_load) return router_bias(run.layer).load;
   XT_CHECK(value.role != ValueRole::parameter && value.role != ValueRole::parameter_gradient,
            at(id));

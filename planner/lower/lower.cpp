@@ -1,6 +1,6 @@
 #include "planner/lower/lower.h"
 
-#include <cmath>
+#include <algorithm>
 
 #include "costmodel/diagnostics/check.h"
 #include "planner/lower/lowering.h"
@@ -107,37 +107,6 @@ OpId Lowering::cast(const Origin& from, Extent elements, BufferId x, BufferId y,
   return op(Kernel::cast, from, {elements, width_of(x) + width_of(y)}, {x}, {y}, lane);
 }
 
-// Who executes a step learns the symbols of each micro-batch; who prices it assumes one for all.
-void Lowering::make_symbols() {
-  const std::int64_t n = rules_.is_executed ? strategy_.intra_layer_micro_batches : 1;
-  for (std::int64_t pack = 0; pack < n; ++pack)
-    symbols_.push_back(symbols_of(static_cast<std::int16_t>(pack)));
-}
-
-PackSymbols Lowering::symbols_of(std::int16_t micro_batch) {
-  const std::int64_t T = strategy_.pack_length, s = strategy_.sample_length;
-  const std::int64_t rest = T % s;
-  const std::int64_t parts = graph_.attention_parts;
-  const std::int64_t squares = strategy_.sum_squared_lengths > 0 ? strategy_.sum_squared_lengths
-                                                                 : T / s * s * s + rest * rest;
-  PackSymbols symbols;
-  symbols.sum_squared_lengths =
-      build_.symbol(SymbolKind::sum_squared_lengths, -1, squares / parts, parts, micro_batch);
-  symbols.longest_sample =
-      build_.symbol(SymbolKind::longest_sample, -1, std::min(s, T), 1, micro_batch);
-  if (strategy_.expert_parallel == 1) return symbols;
-  const std::int64_t rows =
-      std::llround(strategy_.routing_imbalance * static_cast<double>(graph_.routed_rows));
-  symbols.rows_received.resize(layers_.size());
-  for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
-    for (const GraphOp& op : graph_.decoder[layers_[layer]].forward)
-      if (op.work.kernel == Kernel::bind_rows)
-        symbols.rows_received[layer] = build_.symbol(
-            SymbolKind::rows_received, static_cast<std::int16_t>(layer), rows, 1, micro_batch);
-  }
-  return symbols;
-}
-
 void Lowering::make_resident() {
   const std::int64_t T = strategy_.product_tokens();
   const std::int64_t n_packs = strategy_.intra_layer_micro_batches;
@@ -150,6 +119,7 @@ void Lowering::make_resident() {
   batch.positions = of(n_packs * T, DType::int64);
   batch.boundaries = of(n_packs * (strategy_.pack_length + 1), DType::int32);
   batch.valid_tokens = of(1, DType::fp32);
+  make_balance_loss();
   scalars_ = of(2, DType::fp32);
   batch.loss = build_.view(scalars_, 0, {1, 1, 1}, DType::fp32);
   batch.grad_norm = build_.view(scalars_, width(DType::fp32), {1, 1, 1}, DType::fp32);
@@ -177,6 +147,7 @@ void Lowering::prepare() {
      {build_.draft().batch.valid_tokens}, Lane::reduce_scatter, Group::world);
   clear_gradients();
   clear_expert_loads();
+  clear_balance_loss();
   build_.end_section(1, origin(Phase::prepare, StepPart::section));
 }
 
@@ -316,6 +287,7 @@ void Lowering::optimize() {
       for (UnitFlat& flat : unit.flats) update(unit, flat);
   }
   update_router_biases();
+  sum_balance_loss();
   const auto last = OpId(static_cast<std::uint32_t>(build_.n_ops() - 1));
   for (const BufferId buffer : together) build_.hold(buffer, last);
   publish_weights();
@@ -369,6 +341,7 @@ GraphOptions graph_options(const Strategy& strategy) {
   options.has_transformer_engine = rules->has_transformer_engine;
   options.hides_exchange = rules->hides_exchange;
   options.keeps_router_bias = rules->is_executed;
+  options.has_balance_loss = strategy.has_balance_loss;
   options.repeats_key_heads = rules->repeats_key_heads;
   options.fuses_gate_up = rules->fuses_gate_up;
   options.fuses_swiglu = rules->fuses_swiglu;

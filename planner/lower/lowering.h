@@ -52,6 +52,12 @@ class Lowering {
   BufferId gradient_view(const FsdpUnit& unit, const UnitFlat& flat, std::size_t i);
   BufferId piece_view(const FsdpUnit& unit, std::size_t parameter, bool is_gradient);
 
+  // balance_loss.cpp: the auxiliary loss of routers
+  void make_balance_loss();
+  void clear_balance_loss();
+  void clear_pack_loads();
+  void sum_balance_loss();
+
   // router_bias.cpp: biases of routers, which learn by counts
   void make_router_bias(const FsdpUnit& unit, const std::string& name);
   RouterBias router_bias(std::int16_t layer) const;

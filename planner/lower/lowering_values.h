@@ -106,6 +106,7 @@ struct MicroBatch {
   BufferId positions = no_buffer;
   BufferId boundaries = no_buffer;
   BufferId table = no_buffer;     ///< of rotary angles
+  BufferId load = no_buffer;      ///< rows of each expert, where they are to be equal
   BufferId gradient = no_buffer;  ///< of the input of the layer run backward last
 };
 
@@ -161,13 +162,14 @@ enum class StepPart : std::uint8_t {
   all_reduce,
   tensor_ranks,
   receive,
-  router_bias
+  router_bias,
+  balance_loss
 };
 
-inline constexpr std::array<std::string_view, 22> step_part_names = {
-    "scalars",    "valid_tokens", "section",        "rope_table", "swap",       "all_gather",
-    "copy_out",   "padding",      "reduce_scatter", "copy_in",    "accumulate", "final_norm",
-    "lm_head",    "rescale",      "replicas",       "norm",       "muon",       "update",
-    "all_reduce", "tensor_ranks", "receive",        "router_bias"};
+inline constexpr std::array<std::string_view, 23> step_part_names = {
+    "scalars",    "valid_tokens", "section",        "rope_table",  "swap",        "all_gather",
+    "copy_out",   "padding",      "reduce_scatter", "copy_in",     "accumulate",  "final_norm",
+    "lm_head",    "rescale",      "replicas",       "norm",        "muon",        "update",
+    "all_reduce", "tensor_ranks", "receive",        "router_bias", "balance_loss"};
 
 }  // namespace xt

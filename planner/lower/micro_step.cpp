@@ -114,6 +114,7 @@ void Lowering::forward() {
   if (keeps_root()) gather(units_.back(), Phase::forward);
   gather(units_[1], Phase::forward);
   make_rope_tables();
+  clear_pack_loads();
   copy_out(units_[0], Phase::forward);
   embedding_forward();
   for (std::size_t layer = 0; layer < layers_.size(); ++layer)

@@ -66,6 +66,7 @@ void xt_run_workspaces(const Work& work, std::vector<WorkspaceSpec>& list) {
     case Kernel::sigmoid_top_k:
       list.push_back({{e[0], e[1], 1}, DType::fp32});
       break;
+    case Kernel::balance_backward:
     case Kernel::cross_entropy:
       list.push_back({{e[0], 1, 1}, DType::fp32});
       break;

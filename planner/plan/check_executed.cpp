@@ -31,9 +31,25 @@ void check_executed_attention(const Plan& plan, const EngineRules& rules, Reques
         "engine xtuner_v1 does");
 }
 
+void check_balance_loss(const Plan& plan, const EngineRules& rules, Request& request) {
+  if (!plan.strategy.has_balance_loss) return;
+  const auto refuse = [&](std::string_view why, std::string_view hint) {
+    request.problem("balance_loss", std::string(why), std::string(hint));
+  };
+  if (!rules.is_executed)
+    refuse(fmt::format("{} is priced without it", rules.name), "leave it out");
+  if (!plan.architecture.is_moe()) refuse("a dense model has no experts to load", "leave it out");
+  if (plan.architecture.has_sigmoid_router)
+    refuse(fmt::format("a bias balances the experts of {}", plan.model_name),
+           "set router_bias_update_speed");
+  if (plan.strategy.sequence_parallel > 1)
+    refuse("ranks that share a pack do not count its rows together", "set sequence_parallel to 1");
+}
+
 }  // namespace
 
 void check_executed(const Plan& plan, const EngineRules& rules, Request& request) {
+  check_balance_loss(plan, rules, request);
   if (!rules.is_executed) return;
   if (family_of(plan.architecture).is_executed) {
     check_executed_attention(plan, rules, request);

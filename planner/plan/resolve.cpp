@@ -135,6 +135,7 @@ void Resolver::choose_counts() {
   s.zero = from_.zero.value_or(rules_->most_zero);
   s.shard_ranks = from_.shard_ranks.value_or(0) == s.ranks ? 0 : from_.shard_ranks.value_or(0);
   plan_.seed = from_.seed.value_or(0);
+  s.has_balance_loss = from_.balance_loss.value_or(0) > 0;
   s.optimizer = from_.optimizer.value_or(Optimizer::adamw);
   s.swaps_optimizer = from_.swap_optimizer.value_or(false);
   s.offloads_optimizer = from_.offload_optimizer.value_or(false);
@@ -198,6 +199,7 @@ void Resolver::choose_optimizer() {
   o.weight_decay = from_.weight_decay.value_or(o.weight_decay);
   o.max_grad_norm = from_.max_grad_norm.value_or(o.max_grad_norm);
   o.momentum = from_.momentum.value_or(o.momentum);
+  o.balance_loss = from_.balance_loss.value_or(o.balance_loss);
   o.router_bias_update_speed = from_.router_bias_update_speed.value_or(o.router_bias_update_speed);
 }
 

@@ -93,6 +93,7 @@ struct RunFile {
   std::optional<double> max_grad_norm;
   std::optional<double> momentum;
   std::optional<double> router_bias_update_speed;
+  std::optional<double> balance_loss;
   std::optional<std::int64_t> seed;
 
   template <typename Archive>
@@ -295,6 +296,10 @@ struct RunFile {
     archive
         .field("router_bias_update_speed", router_bias_update_speed,
                "How far a router's bias moves in a step (default 0.001)")
+        .at_least(0);
+    archive
+        .field("balance_loss", balance_loss,
+               "Coefficient of the loss of unequally loaded experts (default 0: without)")
         .at_least(0);
     archive.field("seed", seed, "Of weights and data (default 0)").at_least(0);
   }

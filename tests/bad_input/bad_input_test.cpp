@@ -189,16 +189,16 @@ TEST(BadInput, AnglesThatAreOnlyPricedAreRefusedToWhoExecutes) {
 TEST(BadInput, ARouterByGroupsNeedsEnoughExpertsInThem) {
   EXPECT_THAT(model_problems("router_groups.json"),
               testing::UnorderedElementsAre(
-                  "7:36: error: 2 of 4 groups have too few experts for 6 of a token",
-                  "7:55: error: not supported: scores by `softmax`",
-                  "7:81: error: not supported: `greedy`"));
+                  "6:31: error: 2 of 4 groups have too few experts for 6 of a token",
+                  "6:50: error: not supported: scores by `softmax`",
+                  "6:76: error: not supported: `greedy`"));
 }
 
 TEST(BadInput, ScalingOfAnglesNeedsItsNumbers) {
   EXPECT_THAT(model_problems("yarn_angles.json"),
               testing::UnorderedElementsAre(
-                  "4:19: error: `original_max_position_embeddings` is not given, which yarn needs",
-                  "4:19: error: beta_fast 1 must be above beta_slow 2"));
+                  "4:3: error: `original_max_position_embeddings` is not given, which yarn needs",
+                  "4:3: error: beta_fast 1 must be above beta_slow 2"));
   EXPECT_THAT(model_problems("llama3_angles.json"),
               testing::UnorderedElementsAre(
                   testing::HasSubstr("`original_max_position_embeddings` is not given"),

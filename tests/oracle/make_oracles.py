@@ -34,7 +34,7 @@ except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
 
-from models import MODELS, SEEDS
+from models import BALANCE_LOSS, MODELS, SEEDS
 
 DATA = pathlib.Path(__file__).parent / "data"
 STEPS = 5
@@ -219,6 +219,22 @@ class Routing:
         return {"expert_ids": torch.stack(ids), "gaps": torch.stack(gaps).contiguous()}
 
 
+class RouterLogits:
+    """What routers gave, to be balanced; a pack's loss is transformers' own of it, over all layers."""
+
+    def __init__(self, name, model):
+        self.coefficient, self.config, self.layers = BALANCE_LOSS.get(name), model.config, []
+        for layer in model.model.layers if self.coefficient else []:
+            layer.mlp.gate.register_forward_hook(lambda _module, _inputs, logits: self.layers.append(logits))
+
+    def take(self, n_packs):
+        layers, self.layers = self.layers, []
+        packs = zip(*(logits.unflatten(0, (n_packs, -1)) for logits in layers))
+        balance = transformers.models.qwen3_moe.modeling_qwen3_moe.load_balancing_loss_func
+        losses = [balance(pack, self.config.num_experts, self.config.num_experts_per_tok) for pack in packs]
+        return self.coefficient * sum(losses) / n_packs
+
+
 def move_router_biases(model, taken):
     """Up for experts that got fewer rows than the mean, down for those that got more."""
     for layer, (_, bias) in enumerate(router_biases(model)):
@@ -229,7 +245,7 @@ def move_router_biases(model, taken):
 def train(name, n_packs):
     """All steps on batches of n_packs: what expected.json says of them, gradients, parameters."""
     model, steps = build(name)
-    routing = Routing(model)
+    routing, router_logits = Routing(model), RouterLogits(name, model)
     optimizer = torch.optim.AdamW(
         model.parameters(),
         lr=OPTIMIZER["learning_rate"],
@@ -243,13 +259,16 @@ def train(name, n_packs):
     for packs in steps:
         optimizer.zero_grad()
         loss, valid = loss_of(model, packs[:n_packs])
-        loss.backward()
+        balance = router_logits.take(n_packs) if name in BALANCE_LOSS else None
+        (loss if balance is None else loss + balance).backward()
         first = first or gradients(model)
         norm = torch.nn.utils.clip_grad_norm_(
             model.parameters(), OPTIMIZER["clip_norm"], foreach=False
         )
         optimizer.step()
         told["losses"].append(loss.item())
+        if balance is not None:
+            told.setdefault("balance_losses", []).append(balance.item())
         told["gradient_norms"].append(norm.item())
         told["valid_tokens"].append(valid)
         taken = routing.take()
@@ -282,6 +301,8 @@ def compute(name):
         "batch_of_files": BATCH_OF_FILES,
         "batches": {},
     }
+    if name in BALANCE_LOSS:
+        expected["balance_loss"] = BALANCE_LOSS[name]
     tensors = {"model.safetensors": initial}
     for n_packs in BATCHES:
         told, first, trained = train(name, n_packs)

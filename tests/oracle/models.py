@@ -112,5 +112,8 @@ MODELS["deepseek_v3"] = as_family(
     v_head_dim=14,
     rope_scaling={**YARN, "mscale": 0.7, "mscale_all_dim": 0.9},
 )
+MODELS["qwen3_moe_balanced"] = MODELS["qwen3_moe"]
+# Coefficients of the auxiliary loss of routers.
+BALANCE_LOSS = {"qwen3_moe_balanced": 0.05}
 # Of routed models, one with which no batch comes closer to another choice of experts than 1e-6.
-SEEDS = {"qwen3_tied": 11, "qwen3_untied": 12, "qwen3_moe": 17, "llama": 21, "qwen2": 22, "mixtral": 23, "gpt_oss": 24, "deepseek_v3": 25}
+SEEDS = {"qwen3_tied": 11, "qwen3_untied": 12, "qwen3_moe": 17, "llama": 21, "qwen2": 22, "mixtral": 23, "gpt_oss": 24, "deepseek_v3": 25, "qwen3_moe_balanced": 26}

@@ -43,7 +43,7 @@ Schedule sample() {
       {work, Lane::reduce_scatter, {Phase::reduce, build.part("sum"), -1, 2}, {}, out, {}, {}});
   build.end_section(3, {Phase::reduce, 0, -1, -1});
   build.draft().flats.push_back({"layer 3", Group::shard, 128, weight, weight, weight});
-  build.draft().placements.push_back({"model.w{}", {8, 8, 1}, 2, 1, 0, 64});
+  build.draft().placements.push_back({"model.w", {8, 8, 1}, 2, 1, true, 0, 64});
   build.draft().batch.tokens = weight;
   return std::move(build).finish();
 }

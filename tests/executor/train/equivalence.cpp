@@ -64,6 +64,8 @@ class Draw {
     if (is_moe) set(drawn, "expert_parallel", one_of<std::int64_t>({1, 2, 4}));
     if (one_of<bool>({true, false, false}) && drawn.ranks > 1)
       set(drawn, "shard_ranks", drawn.ranks / 2);
+    if (is_moe && drawn.model != "deepseek_v3" && sequence == 1 && one_of<bool>({true, false}))
+      set(drawn, "balance_loss", "0.05");
     set(drawn, "optimizer", one_of<std::string>({"adamw", "adamw", "adamw", "muon"}));
     set(drawn, "loss_chunk", one_of<std::int64_t>({7, 16, 20, 48, 96}));
     set(drawn, "reshard_after_forward", one_of<std::string>({"true", "true", "false"}));
@@ -129,18 +131,22 @@ Plan DrawnPlan::plan() const {
   return test::plan_of(test::with(common, flags));
 }
 
-std::string DrawnPlan::optimizer() const {
-  return std::ranges::find(flags, "optimizer", &std::pair<std::string, std::string>::first)->second;
+test::Flags DrawnPlan::learns_by() const {
+  test::Flags learning;
+  for (const auto& flag : flags)
+    if (flag.first == "optimizer" || flag.first == "balance_loss") learning.push_back(flag);
+  return learning;
 }
 
 DrawnPlan DrawnPlan::reference() const {
-  return {model,
-          is_packed,
-          1,
-          {{"gradient_accumulation", std::to_string(packs_of_step)},
-           {"recompute", "none"},
-           {"loss_chunk", "none"},
-           {"optimizer", optimizer()}}};
+  DrawnPlan alone{model,
+                  is_packed,
+                  1,
+                  {{"gradient_accumulation", std::to_string(packs_of_step)},
+                   {"recompute", "none"},
+                   {"loss_chunk", "none"}}};
+  for (const auto& flag : learns_by()) alone.flags.push_back(flag);
+  return alone;
 }
 
 DrawnPlan DrawnPlan::twin() const {

@@ -21,7 +21,8 @@ struct DrawnPlan {
   test::Flags flags;
 
   std::string text() const;
-  std::string optimizer() const;
+  /// The flags that say what is learned, whoever computes it.
+  test::Flags learns_by() const;
   Plan plan() const;
   /// The same model and data, trained by one rank that keeps everything and waits for nothing.
   DrawnPlan reference() const;

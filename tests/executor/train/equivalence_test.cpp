@@ -44,12 +44,12 @@ double largest_difference(const TrainedRun& a, const TrainedRun& b) {
 /// Runs every plan of so many ranks, its twin and its reference.
 void compare_plans(const Precision& precision, std::int64_t ranks, Rendezvous& rendezvous,
                    GlooNetwork& network) {
-  std::map<std::tuple<std::string, bool, std::string>, TrainedRun> references;
+  std::map<std::tuple<std::string, bool, test::Flags>, TrainedRun> references;
   int n = 0;
   for (const DrawnPlan& of : precision.plans) {
     if (of.ranks != ranks) continue;
     const auto unique = [&](const char* what) { return fmt::format("{}{}", what, n++); };
-    TrainedRun& reference = references[{of.model, of.is_packed, of.optimizer()}];
+    TrainedRun& reference = references[{of.model, of.is_packed, of.learns_by()}];
     if (reference.losses.empty())
       reference = train_by(of.reference(), unique("reference"), rendezvous, network);
     const TrainedRun found = train_by(of, unique("plan"), rendezvous, network);

@@ -66,10 +66,13 @@ PlanOptimizer optimizer_of(const Json& expected) {
   optimizer.adam_eps = of.at("epsilon").as_double();
   optimizer.weight_decay = of.at("weight_decay").as_double();
   optimizer.max_grad_norm = of.at("clip_norm").as_double();
+  if (const Json* balance = expected.find("balance_loss"))
+    optimizer.balance_loss = balance->as_double();
   return optimizer;
 }
 
-Schedule schedule_of(const OracleCase& of, const std::filesystem::path& folder) {
+Schedule schedule_of(const OracleCase& of, const std::filesystem::path& folder,
+                     const Json& expected) {
   const auto config = read<ModelConfig>(read_json(folder / "config.json"));
   Strategy strategy;
   strategy.ranks = of.ranks;
@@ -84,6 +87,7 @@ Schedule schedule_of(const OracleCase& of, const std::filesystem::path& folder) 
   strategy.shard_ranks = of.shard_ranks;
   strategy.intra_layer_micro_batches = of.micro_batches;
   strategy.recompute_ops = of.recompute_ops;
+  strategy.has_balance_loss = expected.find("balance_loss") != nullptr;
   return lower(build_decoder(config.architecture, graph_options(strategy)), strategy);
 }
 
@@ -134,7 +138,7 @@ class OracleRun {
         folder_(std::filesystem::path(XT_ORACLE_DATA) / of.model),
         expected_(parse_json(read_file(folder_ / "expected.json"))),
         packs_(read_packs(folder_)),
-        schedule_(schedule_of(of, folder_)),
+        schedule_(schedule_of(of, folder_, expected_)),
         rank_(rendezvous.place().rank),
         all_(network.group("world", group_members(rank_, static_cast<int>(of.ranks), 1))) {
     KernelTable kernels = cpu_kernels();
@@ -192,6 +196,7 @@ class OracleRun {
     const double loss = told.at("losses").items()[i].as_double();
     const double norm = told.at("gradient_norms").items()[i].as_double();
     losses_.push_back(outcome.loss);
+    check_balance(outcome, told, i);
     require_memory(trainer_->state(), outcome.result.timeline, case_.name());
     require(std::abs(outcome.loss - loss) <= 1e-5 * loss,
             fmt::format("{}: loss of step {} is {}, expected {}", case_.name(), outcome.step,
@@ -199,6 +204,17 @@ class OracleRun {
     require(std::abs(outcome.grad_norm - norm) <= 1e-4 * norm,
             fmt::format("{}: gradient norm of step {} is {}, expected {}", case_.name(),
                         outcome.step, outcome.grad_norm, norm));
+  }
+
+  void check_balance(const StepOutcome& outcome, const Json& told, std::size_t i) const {
+    const Json* all = told.find("balance_losses");
+    require(outcome.balance_loss.has_value() == (all != nullptr),
+            "routers are balanced if told so");
+    if (all == nullptr) return;
+    const double loss = all->items()[i].as_double();
+    require(std::abs(*outcome.balance_loss - loss) <= 1e-5 * loss,
+            fmt::format("{}: balance loss of step {} is {}, expected {}", case_.name(),
+                        outcome.step, *outcome.balance_loss, loss));
   }
 
   std::vector<PublishedTensor> published(const std::vector<std::vector<float>>& own) {

@@ -160,7 +160,8 @@ constexpr EngineRules mindformers() {
 
 /// Source: nanotron 0.5, optim/gradient_accumulator.py; optim/zero.py, which gathers after the
 /// update; parallel/pipeline_parallel/engine.py and parallel/tensor_parallel; trainer.py, whose
-/// DistributedDataParallel has buckets of its own; models/llama.py, GLUActivation, which is eager
+/// DistributedDataParallel has buckets of its own; models/llama.py, GLUActivation, which is eager;
+/// models/base.py, which gives stages equal products
 constexpr EngineRules nanotron() {
   EngineRules rules = mindspeed();
   rules.name = "nanotron";
@@ -171,11 +172,14 @@ constexpr EngineRules nanotron() {
   rules.drops_by_op = false;
   rules.pairs_micro_steps = false;
   rules.keeps_attended = false;
+  rules.interleaves_chunks = false;
+  rules.balances_stages = true;
   rules.gathers_in_forward = false;
   rules.reduces_behind_gathers = false;
   rules.fuses_swiglu = false;
   rules.adds_after_backward = true;
   rules.has_gradient_buckets = true;
+  rules.pools_narrow_logits = true;  // as in accelerate()
   rules.workspaces = nanotron_workspaces;
   return rules;
 }

@@ -36,4 +36,9 @@ void check_attention(const Plan& plan, const EngineRules& rules, Request& reques
 /// The same of the stages of a pipeline, which all other counts are of one of.
 void check_pipeline(const Plan& plan, const EngineRules& rules, Request& request);
 
+/// Reports stages that would have no layer where an engine balances them.
+///
+/// Assumes: a plan without other problems
+void check_balance(const Plan& plan, const EngineRules& rules, Request& request);
+
 }  // namespace xt

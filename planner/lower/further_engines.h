@@ -103,12 +103,15 @@ constexpr EngineRules megatron_deepspeed() {
 /// gradients of all shards, grad_partitions_flat_buffer, which it never frees; runtime/zero/
 /// partition_parameters.py, mem_efficient_linear, without which autograd's own reference keeps a
 /// weight's memory when a parameter lets go of it; ArcticTraining, whose checkpointed inputs of
-/// layers may wait on the host
+/// layers may wait on the host. Where overlap_comm is on, as it is by default at stage 3,
+/// partitioned_param_coordinator.py gathers on __allgather_stream, and stage3.py reduces on
+/// reduce_and_partition_stream
 constexpr EngineRules deepspeed() {
   EngineRules rules;
   rules.name = "deepspeed";
   rules.summary = "DeepSpeed: stages 1 to 3 of ZeRO, Ulysses, eager kernels";
   rules.copies_gradients = true;
+  rules.pools_by_stream = true;
   rules.reduces_behind_gathers = true;
   rules.recomputes_whole_layer = true;
   rules.hides_exchange = false;
@@ -187,7 +190,8 @@ constexpr EngineRules nanotron() {
 /// Source: InternEvo, solver/optimizer/hybrid_zero_optim.py with overlap_sync_grad, which reduces
 /// gradients over all ranks behind the last backward pass and sends updated weights after the
 /// update, which we take for a gather; model/modeling_internlm.py, whose norms, rotary angles and
-/// activations are fused; core/naive_amp.py, which widens logits
+/// activations are fused; core/naive_amp.py, which widens logits; train/training_internlm.py, whose
+/// AdamW is PyTorch's own, not fused below its version 2.1
 constexpr EngineRules internevo() {
   EngineRules rules;
   rules.name = "internevo";
@@ -204,6 +208,7 @@ constexpr EngineRules internevo() {
   rules.least_zero = 0;
   rules.most_zero = 1;
   rules.all_reduces_gradients = true;
+  rules.updates_all_at_once = true;
   rules.chunks_loss = false;
   rules.loss = LossKind::fp32_whole;
   rules.workspaces = no_workspaces;
@@ -239,6 +244,7 @@ constexpr EngineRules colossalai() {
   rules.summary = "Colossal-AI: stages 1 and 2 of ZeRO";
   rules.splits_sequences = false;
   rules.keeps_narrow_shards = false;
+  rules.pools_by_stream = false;
   rules.may_keep_references = rules.swaps_dense = false;
   rules.updates_on_host = false;
   rules.most_zero = 2;

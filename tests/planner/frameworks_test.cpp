@@ -205,6 +205,35 @@ TEST(Pipeline, WhatAStageOfFsdpHasNoAnswerToIsRefused) {
     EXPECT_NE(problems_of(test::with(stages, {{field, value}})), "") << field;
 }
 
+// Bytes of transient buffers of a kind, by parameter of the model.
+template <typename Matches>
+double transient(const Plan& plan, Matches matches) {
+  const OpGraph graph = graph_of(plan);
+  const Schedule schedule = lower(graph, plan.strategy);
+  std::int64_t bytes = 0;
+  for (const Buffer& buffer : schedule.buffers)
+    if (buffer.kind == BufferKind::transient && matches(buffer))
+      bytes += buffer.bytes(assumed_bindings(schedule)).value;
+  return static_cast<double>(bytes) / static_cast<double>(count_parameters(graph, 1));
+}
+
+TEST(DeepSpeed, WeightsOfStageThreeAreGatheredInAPoolOfTheirOwn) {
+  const auto apart = [](const Plan& plan) {
+    return transient(plan, [](const Buffer& buffer) { return buffer.pool == Lane::all_gather; });
+  };
+  EXPECT_GT(apart(plan_with({{"engine", "deepspeed"}, {"zero", "3"}})), 2);
+  EXPECT_EQ(apart(plan_with({{"engine", "colossalai"}, {"zero", "2"}})), 0);
+}
+
+// Two roots of fp32 second moments, of a shard of the 16 ranks.
+TEST(InternEvo, RootsOfAllSecondMomentsAreThereAtOnce) {
+  const Plan plan = plan_with({{"engine", "internevo"}});
+  const double roots = transient(plan, [](const Buffer& buffer) {
+    return buffer.category == MemoryCategory::workspace && buffer.dtype == DType::fp32;
+  });
+  EXPECT_NEAR(roots, 2 * 4.0 / 16, 1e-3);
+}
+
 std::vector<std::int64_t> layers_by_stage(const char* stages) {
   const Plan plan = plan_with(
       {{"engine", "nanotron"}, {"pipeline_parallel", stages}, {"gradient_accumulation", "8"}});

@@ -65,6 +65,7 @@ struct EngineRules {
   bool copies_shared_tokens = false;       ///< see GraphOptions
   bool has_pipelines = false;              ///< stages of layers, see lower/pipeline.h
   bool interleaves_chunks = false;         ///< of a stage, where it has several
+  bool balances_stages = false;            ///< see balanced_stages()
   bool offloads_chunks = false;            ///< keeps some of a chunk on the host: lower/offload.cpp
   bool splits_transfers = false;           ///< tensor parallel ranks send a part each to a stage
   bool reduces_at_end = false;   ///< gradients, when nothing is left to compute: lower/stages.cpp

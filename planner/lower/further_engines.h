@@ -103,12 +103,15 @@ constexpr EngineRules megatron_deepspeed() {
 /// gradients of all shards, grad_partitions_flat_buffer, which it never frees; runtime/zero/
 /// partition_parameters.py, mem_efficient_linear, without which autograd's own reference keeps a
 /// weight's memory when a parameter lets go of it; ArcticTraining, whose checkpointed inputs of
-/// layers may wait on the host
+/// layers may wait on the host. Where overlap_comm is on, as it is by default at stage 3,
+/// partitioned_param_coordinator.py gathers on __allgather_stream, and stage3.py reduces on
+/// reduce_and_partition_stream
 constexpr EngineRules deepspeed() {
   EngineRules rules;
   rules.name = "deepspeed";
   rules.summary = "DeepSpeed: stages 1 to 3 of ZeRO, Ulysses, eager kernels";
   rules.copies_gradients = true;
+  rules.pools_by_stream = true;
   rules.reduces_behind_gathers = true;
   rules.recomputes_whole_layer = true;
   rules.hides_exchange = false;
@@ -160,7 +163,8 @@ constexpr EngineRules mindformers() {
 
 /// Source: nanotron 0.5, optim/gradient_accumulator.py; optim/zero.py, which gathers after the
 /// update; parallel/pipeline_parallel/engine.py and parallel/tensor_parallel; trainer.py, whose
-/// DistributedDataParallel has buckets of its own; models/llama.py, GLUActivation, which is eager
+/// DistributedDataParallel has buckets of its own; models/llama.py, GLUActivation, which is eager;
+/// models/base.py, which gives stages equal products
 constexpr EngineRules nanotron() {
   EngineRules rules = mindspeed();
   rules.name = "nanotron";
@@ -171,11 +175,14 @@ constexpr EngineRules nanotron() {
   rules.drops_by_op = false;
   rules.pairs_micro_steps = false;
   rules.keeps_attended = false;
+  rules.interleaves_chunks = false;
+  rules.balances_stages = true;
   rules.gathers_in_forward = false;
   rules.reduces_behind_gathers = false;
   rules.fuses_swiglu = false;
   rules.adds_after_backward = true;
   rules.has_gradient_buckets = true;
+  rules.pools_narrow_logits = true;  // as in accelerate()
   rules.workspaces = nanotron_workspaces;
   return rules;
 }
@@ -183,7 +190,8 @@ constexpr EngineRules nanotron() {
 /// Source: InternEvo, solver/optimizer/hybrid_zero_optim.py with overlap_sync_grad, which reduces
 /// gradients over all ranks behind the last backward pass and sends updated weights after the
 /// update, which we take for a gather; model/modeling_internlm.py, whose norms, rotary angles and
-/// activations are fused; core/naive_amp.py, which widens logits
+/// activations are fused; core/naive_amp.py, which widens logits; train/training_internlm.py, whose
+/// AdamW is PyTorch's own, not fused below its version 2.1
 constexpr EngineRules internevo() {
   EngineRules rules;
   rules.name = "internevo";
@@ -200,6 +208,7 @@ constexpr EngineRules internevo() {
   rules.least_zero = 0;
   rules.most_zero = 1;
   rules.all_reduces_gradients = true;
+  rules.updates_all_at_once = true;
   rules.chunks_loss = false;
   rules.loss = LossKind::fp32_whole;
   rules.workspaces = no_workspaces;
@@ -235,6 +244,7 @@ constexpr EngineRules colossalai() {
   rules.summary = "Colossal-AI: stages 1 and 2 of ZeRO";
   rules.splits_sequences = false;
   rules.keeps_narrow_shards = false;
+  rules.pools_by_stream = false;
   rules.may_keep_references = rules.swaps_dense = false;
   rules.updates_on_host = false;
   rules.most_zero = 2;

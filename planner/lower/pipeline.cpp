@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "costmodel/diagnostics/check.h"
+#include "planner/lower/balanced_stages.h"
 #include "planner/lower/lowering.h"
 
 namespace xt {
@@ -40,11 +41,14 @@ struct StageSource {
 
 class Cut {
  public:
-  Cut(const OpGraph& graph, const Strategy& strategy)
+  Cut(const OpGraph& graph, const Strategy& strategy, const EngineRules& rules)
       : graph_(graph),
         strategy_(strategy),
         stages_(strategy.pipeline_parallel),
-        parts_(stages_ * strategy.virtual_stages) {}
+        parts_(stages_ * strategy.virtual_stages),
+        before_(rules.balances_stages
+                    ? balanced_stages(graph, stages_).value()
+                    : evenly(static_cast<std::int64_t>(graph.layers.size()), parts_)) {}
 
   StageSource stage(std::int64_t i) const {
     StageSource source;
@@ -78,13 +82,19 @@ class Cut {
     return (n * i + of - 1) / of;
   }
 
+  static std::vector<std::int64_t> evenly(std::int64_t layers, std::int64_t parts) {
+    const std::int64_t ends = counts_ends(layers, parts) ? 1 : 0;
+    std::vector<std::int64_t> all;
+    for (std::int64_t i = 0; i <= parts; ++i)
+      all.push_back(
+          std::clamp<std::int64_t>(before(layers + 2 * ends, i, parts) - ends, 0, layers));
+    return all;
+  }
+
   void append(StageSource& source, std::int64_t part) const {
     const auto n = static_cast<std::int64_t>(graph_.layers.size());
-    const std::int64_t ends = counts_ends(n, parts_) ? 1 : 0;
-    const auto layers_before = [&](std::int64_t i) {
-      return std::clamp<std::int64_t>(before(n + 2 * ends, i, parts_) - ends, 0, n);
-    };
-    const std::int64_t begin = layers_before(part), end = layers_before(part + 1);
+    const std::int64_t begin = before_[static_cast<std::size_t>(part)],
+                       end = before_[static_cast<std::size_t>(part + 1)];
     const std::int64_t recomputed =
         before(strategy_.recompute_layers, end, n) - before(strategy_.recompute_layers, begin, n);
     const std::size_t first = source.layers.size();
@@ -99,6 +109,7 @@ class Cut {
   const Strategy& strategy_;
   std::int64_t stages_;
   std::int64_t parts_;
+  std::vector<std::int64_t> before_;  // layers before each part, and behind the last
 };
 
 }  // namespace
@@ -138,7 +149,7 @@ PipelineSchedule lower_pipeline(const OpGraph& graph, const Strategy& strategy) 
   result.orders = one_forward_one_backward(static_cast<std::int32_t>(strategy.pipeline_parallel),
                                            static_cast<std::int32_t>(strategy.virtual_stages),
                                            result.micro_batches);
-  const Cut cut(graph, strategy);
+  const Cut cut(graph, strategy, *rules);
   std::vector<StageSource> known;
   for (std::int64_t i = 0; i < strategy.pipeline_parallel; ++i) {
     StageSource source = cut.stage(i);

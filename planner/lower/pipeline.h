@@ -35,6 +35,7 @@ bool counts_ends(std::int64_t layers, std::int64_t chunks);
 ///
 /// Layers are spread evenly over all chunks of all stages, see counts_ends(); where they do not
 /// divide, chunks with one more lie evenly between the others, the first of the model among them.
+/// An engine that balances stages has those of balanced_stages().
 /// Chunk c of stage i is the (c·stages + i)-th part of the model. The embedding is with the first
 /// part, final norm, head and loss with the last. Recomputed layers are spread over the parts in
 /// proportion.

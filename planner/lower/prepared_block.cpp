@@ -142,10 +142,18 @@ bool writes_attended(const OpGraph& graph, const Block& block, std::size_t i) {
   return kernel_class(op->work.kernel) == KernelClass::attention;
 }
 
+constexpr bool gathers_over_tensor_ranks(const GraphOp& op) {
+  return op.work.kernel == Kernel::all_gather && op.work.group == Group::tensor;
+}
+
 // Whether the results of `op` are dropped; `product` counts the products of the layer before it.
+// What tensor ranks gather of a dropped norm is gathered again, what they sum is kept.
+//
+// Source: torchtitan, torchtitan/models/llama3/infra/parallelize.py, _op_sac_save_list
 bool drops(const OpGraph& graph, const Block& block, const GraphOp& op, const RecomputeOps& dropped,
            std::size_t product) {
   const std::string_view part = graph.parts[op.part];
+  if (gathers_over_tensor_ranks(op)) return dropped.has(RecomputeOp::norms);
   switch (kernel_class(op.work.kernel)) {
     case KernelClass::matrix:
       return dropped.has(RecomputeOp::products) ||

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "planner/lower/balanced_stages.h"
 #include "planner/lower/pipeline.h"
 #include "planner/plan/check.h"
 
@@ -83,6 +84,16 @@ void check_pipeline(const Plan& plan, const EngineRules& rules, Request& request
                                 "but {} are no multiple of {}",
                                 s.gradient_accumulation, s.pipeline_parallel),
                     "set gradient_accumulation");
+}
+
+void check_balance(const Plan& plan, const EngineRules& rules, Request& request) {
+  const std::int64_t stages = plan.strategy.pipeline_parallel;
+  if (stages == 1 || !rules.balances_stages || balanced_stages(graph_of(plan), stages)) return;
+  request.problem("pipeline_parallel",
+                  fmt::format("{} gives stages equal products, lm_head's among them, which leaves "
+                              "one of {} without a layer",
+                              rules.name, stages),
+                  "set it lower, or take engine megatron");
 }
 
 }  // namespace xt

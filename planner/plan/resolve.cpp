@@ -59,6 +59,7 @@ class Resolver {
     choose_optimizer();
     check(plan_, *rules_, request_);
     request_.finish();
+    check_balance(plan_, *rules_, request_);
     load_ranks();
     const LeftToPlanner left = choose_layers(plan_.strategy, plan_.architecture, *rules_, request_);
     request_.finish();

@@ -14,8 +14,13 @@ std::int64_t state_ranks(const PublishedRow& row) {
   return ranks;
 }
 
+bool is_of_first_stage(const PublishedRow& row) {
+  return row.parallel.pp > 1 && row.framework.starts_with("nanotron");
+}
+
 bool is_of_last_stage(const PublishedRow& row) {
-  return row.parallel.pp > 1 && row.notes.find("(last pipeline stage)") != std::string::npos;
+  return row.parallel.pp > 1 && !is_of_first_stage(row) &&
+         row.notes.find("(last pipeline stage)") != std::string::npos;
 }
 
 bool overlaps_nothing(const PublishedRow& row) {

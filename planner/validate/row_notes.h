@@ -12,6 +12,12 @@ namespace xt {
 /// Ranks that share optimizer state, as notes of InternEvo's rows say; 0: all.
 std::int64_t state_ranks(const PublishedRow& row);
 
+/// Whether a row's memory is that of the first stage of its pipeline: nanotron's rank 0 writes the
+/// tables of a benchmark, whatever rank logs.
+///
+/// Source: nanotron 0.5, helpers.py, log_throughput
+bool is_of_first_stage(const PublishedRow& row);
+
 /// Whether a row's memory is that of the last stage of its pipeline.
 bool is_of_last_stage(const PublishedRow& row);
 

@@ -59,6 +59,8 @@ RowPrediction predict(const PublishedRow& row, const Plan& plan) {
   const Estimate answer = estimate(plan);
   RowPrediction prediction = prediction_of(plan, answer);
   prediction.tokens_per_device_s /= static_cast<double>(dies_of_row(row, plan.profile));
+  if (is_of_first_stage(row) && answer.pipeline)
+    take_stage(prediction, answer.pipeline->stages.front());
   if (is_of_last_stage(row) && answer.pipeline)
     take_stage(prediction, answer.pipeline->stages.back());
   return prediction;

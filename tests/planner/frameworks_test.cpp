@@ -9,6 +9,7 @@
 #include "planner/estimate/estimate.h"
 #include "planner/lower/lower.h"
 #include "planner/lower/pipeline.h"
+#include "planner/validate/row_notes.h"
 #include "planner/validate/validate.h"
 #include "tests/planner/plans.h"
 
@@ -204,6 +205,57 @@ TEST(Pipeline, WhatAStageOfFsdpHasNoAnswerToIsRefused) {
     EXPECT_NE(problems_of(test::with(stages, {{field, value}})), "") << field;
 }
 
+// Bytes of transient buffers of a kind, by parameter of the model.
+template <typename Matches>
+double transient(const Plan& plan, Matches matches) {
+  const OpGraph graph = graph_of(plan);
+  const Schedule schedule = lower(graph, plan.strategy);
+  std::int64_t bytes = 0;
+  for (const Buffer& buffer : schedule.buffers)
+    if (buffer.kind == BufferKind::transient && matches(buffer))
+      bytes += buffer.bytes(assumed_bindings(schedule)).value;
+  return static_cast<double>(bytes) / static_cast<double>(count_parameters(graph, 1));
+}
+
+TEST(DeepSpeed, WeightsOfStageThreeAreGatheredInAPoolOfTheirOwn) {
+  const auto apart = [](const Plan& plan) {
+    return transient(plan, [](const Buffer& buffer) { return buffer.pool == Lane::all_gather; });
+  };
+  EXPECT_GT(apart(plan_with({{"engine", "deepspeed"}, {"zero", "3"}})), 2);
+  EXPECT_EQ(apart(plan_with({{"engine", "colossalai"}, {"zero", "2"}})), 0);
+}
+
+// Two roots of fp32 second moments, of a shard of the 16 ranks.
+TEST(InternEvo, RootsOfAllSecondMomentsAreThereAtOnce) {
+  const Plan plan = plan_with({{"engine", "internevo"}});
+  const double roots = transient(plan, [](const Buffer& buffer) {
+    return buffer.category == MemoryCategory::workspace && buffer.dtype == DType::fp32;
+  });
+  EXPECT_NEAR(roots, 2 * 4.0 / 16, 1e-3);
+}
+
+std::vector<std::int64_t> layers_by_stage(const char* stages) {
+  const Plan plan = plan_with(
+      {{"engine", "nanotron"}, {"pipeline_parallel", stages}, {"gradient_accumulation", "8"}});
+  const PipelineSchedule pipeline = lower_pipeline(graph_of(plan), plan.strategy);
+  std::vector<std::int64_t> layers;
+  for (std::size_t i = 0; i < pipeline.stages.size(); ++i)
+    layers.push_back(pipeline.stage(i).layers);
+  return layers;
+}
+
+// lm_head multiplies as many weights as 3.2 of the 36 layers: a stage is left once it has more than
+// its share of 39.2.
+TEST(Nanotron, StagesMultiplyEqually) {
+  EXPECT_EQ(layers_by_stage("2"), (std::vector<std::int64_t>{20, 16}));
+  EXPECT_EQ(layers_by_stage("4"), (std::vector<std::int64_t>{10, 10, 10, 6}));
+}
+
+TEST(Nanotron, AStageWithoutALayerIsRefused) {
+  const Flags stages = {{"engine", "nanotron"}, {"devices", "36"}, {"pipeline_parallel", "36"}};
+  EXPECT_NE(problems_of(stages).find("without a layer"), std::string::npos);
+}
+
 const std::filesystem::path published = std::filesystem::path(XT_DATA_ROOT) / "tests" / "published";
 
 PublishedRow row_named(const std::string& id) {
@@ -226,6 +278,12 @@ TEST(RowPlan, EnginesAreChosenByFamilyAndName) {
   EXPECT_EQ(strategy_of("internevo-31bdbaaf").engine, "internevo");
   EXPECT_EQ(strategy_of("internevo-mem-c58d92f1").engine, "internevo_fsdp");
   EXPECT_EQ(strategy_of("torchtitan-pr-8511faab").engine, "simple_fsdp");
+}
+
+TEST(RowPlan, TablesOfNanotronAreThoseOfTheFirstStage) {
+  EXPECT_TRUE(is_of_first_stage(row_named("nanotron-82c97717")));
+  EXPECT_FALSE(is_of_last_stage(row_named("nanotron-82c97717")));
+  EXPECT_FALSE(is_of_first_stage(row_named("nanotron-8f9687a9")));
 }
 
 TEST(RowPlan, LigersKernelsAreFused) {

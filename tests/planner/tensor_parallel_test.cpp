@@ -70,6 +70,15 @@ TEST(TensorParallel, SelectiveRecomputeKeepsNothingOfScores) {
   EXPECT_NEAR((kept(estimate_of(4)) - kept(estimate_of(4, selective))) / dropped, 1, 1e-9);
 }
 
+// Sums over ranks are kept, and what is gathered of norms is gathered again: nothing is whole.
+TEST(TensorParallel, RecomputeOfNormsKeepsNothingGathered) {
+  const Flags per_op = {
+      {"engine", "simple_fsdp"}, {"recompute", "all"}, {"recompute_ops", "norms+activations"}};
+  const double whole = kept(estimate_of(1, per_op));
+  for (const std::int64_t t : {2, 4})
+    EXPECT_NEAR(kept(estimate_of(t, per_op)) * static_cast<double>(t) / whole, 1, 1e-9) << t;
+}
+
 struct Exchanges {
   int all_gathers = 0, reduce_scatters = 0, all_reduces = 0;
   bool operator==(const Exchanges&) const = default;

@@ -11,6 +11,7 @@
 
 #include "costmodel/models/config.h"
 #include "costmodel/models/decoder.h"
+#include "planner/lower/balanced_stages.h"
 #include "planner/lower/engine.h"
 #include "planner/lower/lower.h"
 #include "planner/lower/pipeline.h"
@@ -224,6 +225,8 @@ inline void draw_pipeline(std::mt19937& random, const EngineRules& engine, Case&
   s.pipeline_parallel = 1 + up_to(3);
   s.virtual_stages = chunks;
   drawn.model.num_hidden_layers = s.pipeline_parallel * chunks + up_to(4) - 1;
+  while (engine.balances_stages && !balanced_stages(drawn.graph(), s.pipeline_parallel))
+    ++drawn.model.num_hidden_layers;
   s.gradient_accumulation = chunks > 1 ? s.pipeline_parallel * up_to(3) : up_to(9);
   s.ranks *= s.pipeline_parallel;
   s.shard_ranks = 0;

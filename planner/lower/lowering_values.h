@@ -145,6 +145,7 @@ enum class StepPart : std::uint8_t {
   accumulate,
   final_norm,
   lm_head,
+  metrics,
   rescale,
   replicas,
   norm,
@@ -155,9 +156,10 @@ enum class StepPart : std::uint8_t {
   receive
 };
 
-inline constexpr std::array<std::string_view, 21> step_part_names = {
-    "scalars",  "valid_tokens",   "section", "rope_table", "swap",       "all_gather",   "copy_out",
-    "padding",  "reduce_scatter", "copy_in", "accumulate", "final_norm", "lm_head",      "rescale",
-    "replicas", "norm",           "muon",    "update",     "all_reduce", "tensor_ranks", "receive"};
+inline constexpr std::array<std::string_view, 22> step_part_names = {
+    "scalars",  "valid_tokens", "section",        "rope_table", "swap",       "all_gather",
+    "copy_out", "padding",      "reduce_scatter", "copy_in",    "accumulate", "final_norm",
+    "lm_head",  "metrics",      "rescale",        "replicas",   "norm",       "muon",
+    "update",   "all_reduce",   "tensor_ranks",   "receive"};
 
 }  // namespace xt

@@ -8,11 +8,29 @@
 namespace xt {
 namespace {
 
-double share(const OverlapShares& shares, Kernel kernel) {
+// Pieces go around a ring of tensor parallel ranks by copy engines, as tensors go to the host.
+//
+// Source: Transformer Engine, pytorch/module/base.py, initialize_ub, ring_exchange with use_ce
+bool is_copied(const Work& work) {
+  return work.kernel == Kernel::send_receive && work.group == Group::tensor;
+}
+
+// Of the compute resources, by the kernel alone.
+double share(const OverlapShares& shares, const Work& work) {
+  if (is_copied(work)) return shares.swap_out.value;
+  const Kernel kernel = work.kernel;
   if (kernel == Kernel::all_gather) return shares.all_gather.value;
   if (kernel == Kernel::reduce_scatter) return shares.reduce_scatter.value;
   if (kernel == Kernel::all_reduce) return shares.all_reduce.value;
   return shares.all_to_all.value;
+}
+
+// Of the compute resources: what the kernel occupies, and what its bytes take of device memory.
+double held(const Pricing& pricing, double kernel_share, double bus_bytes, Seconds moving) {
+  const auto& passes = pricing.profile.overlap.memory_passes;
+  if (!passes || moving.value <= 0) return kernel_share;
+  const double rate = bus_bytes / moving.value;
+  return std::min(1.0, kernel_share + passes->value * rate / pricing.profile.hbm.value.value);
 }
 
 }  // namespace
@@ -31,7 +49,9 @@ double collective_bytes(const Work& work, const Bindings& bindings) {
 /// latency + bus bytes / bus bandwidth, on the network the group spans; a group of one copies.
 ///
 /// A ring over the scale-out network holds the links inside the node as long as those outside.
-/// Assumes: all ranks of the group start together; waiting for late ones is the simulator's
+/// While it moves it holds the SMs of its kernel, and of device memory what its bytes pass.
+/// Assumes: all ranks of the group start together; waiting for late ones is the simulator's;
+///          compute loses both shares, whatever bounds it
 /// Source:  NVIDIA nccl-tests, doc/PERFORMANCE.md, for bus bandwidth; points in each profile
 Demand collective_demand(const Pricing& pricing) {
   Demand demand;
@@ -44,12 +64,14 @@ Demand collective_demand(const Pricing& pricing) {
   const Kernel kernel = pricing.work.kernel;
   if (sends_once_per_node(pricing.work, pricing.group, pricing.profile)) {
     demand = token_exchange_demand(pricing);
-    demand.holds = share(pricing.profile.overlap, kernel);
+    demand.holds = held(pricing, share(pricing.profile.overlap, pricing.work), bytes,
+                        *std::ranges::max_element(demand.busy));
     return demand;
   }
   const CollectiveTime time = collective_time(pricing.profile, kernel, pricing.group, bytes);
   demand.latency = time.latency;
-  demand.holds = share(pricing.profile.overlap, kernel);
+  demand.holds =
+      held(pricing, share(pricing.profile.overlap, pricing.work), time.bus_bytes, time.moving);
   const bool over_network = scope(pricing.profile, pricing.group) == Scope::network;
   if (over_network) demand.on(Resource::scale_out) = time.moving;
   if (!over_network || ranks_in_a_node(pricing.profile, pricing.group) > 1)

@@ -131,7 +131,8 @@ CollectiveTime collective_time(const Profile& profile, Kernel kernel, const Grou
       std::min(measured_rate(profile, kernel, group, bytes), link_rate(profile, kernel, group));
   const double latency = std::lerp(fewer->rate.latency.value, more->rate.latency.value,
                                    share_of_more({fewer, more}, group.size));
-  return {Seconds(latency), Seconds(bytes * bus_factor(kernel, group.size) / rate)};
+  const double bus_bytes = bytes * bus_factor(kernel, group.size);
+  return {Seconds(latency), Seconds(bus_bytes / rate), bus_bytes};
 }
 
 }  // namespace xt

@@ -34,7 +34,8 @@ bool is_bound_by_links(const Profile& profile, Kernel kernel, const GroupShape& 
 /// Seconds of a collective of `bytes` over `group`: what it waits and what it moves.
 struct CollectiveTime {
   Seconds latency;
-  Seconds moving;  ///< bus bytes / bus bandwidth
+  Seconds moving;        ///< bus bytes / bus bandwidth
+  double bus_bytes = 0;  ///< on the busiest link
 };
 
 /// The time of `kernel` over `group`, between the measured group sizes of its scope by log ranks.

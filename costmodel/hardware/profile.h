@@ -76,7 +76,8 @@ struct LaunchCosts {
   }
 };
 
-/// The share of the compute resources that traffic holds while it runs, above 0 up to 1.
+/// The share of the compute resources that traffic holds while it runs, above 0 up to 1, and how
+/// often a byte between ranks passes device memory, which holds a share of its own by its rate.
 struct OverlapShares {
   Sourced<double> all_gather;
   Sourced<double> reduce_scatter;
@@ -84,6 +85,7 @@ struct OverlapShares {
   Sourced<double> all_to_all;
   Sourced<double> swap_out;
   Sourced<double> swap_in;
+  std::optional<Sourced<double>> memory_passes;  ///< none: the shares are of all that is lost
 
   bool operator==(const OverlapShares&) const = default;
 
@@ -96,6 +98,8 @@ struct OverlapShares {
     archive.field("all_to_all", all_to_all, doc);
     archive.field("swap_out", swap_out, doc);
     archive.field("swap_in", swap_in, doc);
+    archive.field("memory_passes", memory_passes,
+                  "Passes over device memory of a byte between ranks; none: shares have them");
   }
   void check(Reader& reader) const;
 };

@@ -11,6 +11,7 @@
 #include "costmodel/models/fp8_products.h"
 #include "costmodel/models/tensor_ranks.h"
 #include "costmodel/models/transformer_engine.h"
+#include "costmodel/models/wide_norms.h"
 
 namespace xt {
 
@@ -97,6 +98,7 @@ void build_head(OpGraph& graph, const Architecture& model) {
 // Passes over a layer that its halves do not know of.
 void rewrite(OpGraph& graph, Block& block, const GraphOptions& options) {
   if (!options.is_compiled) use_eager_kernels(graph, block);
+  if (options.widens_norms) widen_norms(graph, block);
   if (options.has_fp8_products && options.has_transformer_engine) {
     use_transformer_engine(graph, block, options.fp8_recipe);
   } else if (options.has_fp8_products) {

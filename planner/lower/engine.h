@@ -43,6 +43,7 @@ struct EngineRules {
   bool repeats_key_heads = false;          ///< see GraphOptions
   bool has_unfused_attention = false;      ///< can make scores tensors: see GraphOptions
   std::int64_t longest_fused_softmax = 0;  ///< see GraphOptions
+  bool widens_norms = false;               ///< see GraphOptions
   bool has_eager_kernels = false;          ///< can run without a compiler: see GraphOptions
   bool pools_by_stream = false;  ///< gathers and reductions take memory on streams of their own
   bool keeps_root = false;   ///< embedding and head are one unit, gathered for a whole micro-step
@@ -84,6 +85,7 @@ struct EngineRules {
   bool chunks_loss = true;          ///< else lm_head and loss are whole
   LossKind loss = LossKind::in_place;
   bool may_compile_loss = false;      ///< see Strategy::compiles_loss
+  std::int64_t logged_metrics = 0;    ///< cross-entropies of a micro-step, beside its loss
   bool sums_loss_op_by_op = false;    ///< over tensor ranks, whose sums part it into ops
   bool pools_narrow_logits = false;   ///< their room is of no use to what is in fp32
   bool updates_op_by_op = false;      ///< AdamW without a fused kernel

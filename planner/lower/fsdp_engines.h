@@ -171,6 +171,18 @@ constexpr EngineRules fsdp1() {
   return rules;
 }
 
+/// Source: MosaicML Composer, trainer/trainer.py, which logs the model's metrics of every
+/// micro-step; llm-foundry, models/mpt/modeling_mpt.py, whose are cross-entropy and perplexity, of
+/// logits that are whole; all else is of `fsdp1`
+constexpr EngineRules composer() {
+  EngineRules rules = fsdp1();
+  rules.name = "composer";
+  rules.summary = "LLM-Foundry and Composer on PyTorch's first FSDP, with their metrics";
+  rules.chunks_loss = false;
+  rules.logged_metrics = 2;
+  return rules;
+}
+
 /// Source: PyTorch, torch/distributed/fsdp, _flat_param.py: without MixedPrecision flat parameters
 /// are gathered, and gradients reduced, in fp32; torch/csrc autocast_mode.cpp, which caches casts
 /// of leaves alone, so that views of a flat parameter are cast where products read them, here a

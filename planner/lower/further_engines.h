@@ -147,7 +147,8 @@ constexpr EngineRules mindspeed() {
 /// behind the forward pass and gradients scattered; ccsrc/frontend/parallel/step_parallel.cc
 /// gathers behind the cast to 16 bits, so that gradients are reduced in them too; MindFormers,
 /// which accumulates by passes of their own, in sums that are whole as gradient_accumulation_shard
-/// is off by default; a single micro-step has no sums
+/// is off by default; a single micro-step has no sums; core/optim, FP32StateAdamWeightDecay, whose
+/// base fuses its ops on hosts alone (MindSpore, nn/optim/adam.py)
 constexpr EngineRules mindformers() {
   EngineRules rules = mindspeed();
   rules.name = "mindformers";
@@ -157,6 +158,7 @@ constexpr EngineRules mindformers() {
   rules.splits_tensors_of_experts = false;
   rules.weighs_activations = false;
   rules.keeps_only_sums = true;
+  rules.updates_op_by_op = true;
   rules.reduce_dtype = DType::bf16;
   return rules;
 }
@@ -190,8 +192,8 @@ constexpr EngineRules nanotron() {
 /// Source: InternEvo, solver/optimizer/hybrid_zero_optim.py with overlap_sync_grad, which reduces
 /// gradients over all ranks behind the last backward pass and sends updated weights after the
 /// update, which we take for a gather; model/modeling_internlm.py, whose norms, rotary angles and
-/// activations are fused; core/naive_amp.py, which widens logits; train/training_internlm.py, whose
-/// AdamW is PyTorch's own, not fused below its version 2.1
+/// activations are fused, norms in fp32; core/naive_amp.py, which widens logits;
+/// train/training_internlm.py, whose AdamW is PyTorch's own, not fused below its version 2.1
 constexpr EngineRules internevo() {
   EngineRules rules;
   rules.name = "internevo";
@@ -204,6 +206,7 @@ constexpr EngineRules internevo() {
   rules.splits_tensors = true;
   rules.overlaps_tensor_parallel = true;
   rules.replicates = true;
+  rules.widens_norms = true;
   rules.drops_by_op = true;
   rules.least_zero = 0;
   rules.most_zero = 1;

@@ -106,6 +106,7 @@ void Lowering::loss_chunk(std::int16_t chunk, std::int64_t first, std::int64_t r
       build_.view(batch.labels, first * width(DType::int64), {rows, 1, 1}, DType::int64);
   const BufferId logits = build_.transient(
       {{rows, V, 1}, graph_.dtype, MemoryCategory::logits_and_loss, Space::device});
+  logits_ = logits;
   op(Kernel::matmul, from, {rows, V, E}, {hidden, head_weight_}, {logits});
   cross_entropy(from, rows, logits, labels);
   op(Kernel::matmul_input_backward, from, {rows, V, E}, {logits, head_weight_}, {d_hidden});

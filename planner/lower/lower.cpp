@@ -347,6 +347,7 @@ GraphOptions graph_options(const Strategy& strategy) {
   options.fuses_swiglu = rules->fuses_swiglu;
   options.weighs_activations = rules->weighs_activations;
   options.is_compiled = strategy.is_compiled;
+  options.widens_norms = rules->widens_norms;
   options.fuses_experts = strategy.fuses_experts;
   options.fuses_attention = strategy.fuses_attention;
   if (!strategy.fuses_attention) options.sample_length = strategy.sample_length;

@@ -212,6 +212,9 @@ class Lowering {
   void finish_autograd_loss();
   BufferId head_weight(bool is_gradient);
 
+  // loss_metrics.cpp
+  void log_metrics();
+
   // lower.cpp: what is resident, and the sections
   void make_symbols();
   PackSymbols symbols_of(std::int16_t micro_batch);
@@ -303,6 +306,7 @@ class Lowering {
   std::vector<BufferId> final_rstd_;  ///< by micro-batch
   BufferId head_weight_ = no_buffer, head_gradient_ = no_buffer;
   BufferId last_chunk_gradient_ = no_buffer;
+  BufferId logits_ = no_buffer;  ///< of the last chunk, in the dtype of products
 
   std::vector<BufferId> operands_;                                 ///< of the op being written
   std::vector<WorkspaceSpec> workspaces_;                          ///< of the op being written

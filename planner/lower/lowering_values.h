@@ -154,6 +154,7 @@ enum class StepPart : std::uint8_t {
   accumulate,
   final_norm,
   lm_head,
+  metrics,
   rescale,
   replicas,
   norm,
@@ -166,10 +167,10 @@ enum class StepPart : std::uint8_t {
   balance_loss
 };
 
-inline constexpr std::array<std::string_view, 23> step_part_names = {
-    "scalars",    "valid_tokens", "section",        "rope_table",  "swap",        "all_gather",
-    "copy_out",   "padding",      "reduce_scatter", "copy_in",     "accumulate",  "final_norm",
-    "lm_head",    "rescale",      "replicas",       "norm",        "muon",        "update",
-    "all_reduce", "tensor_ranks", "receive",        "router_bias", "balance_loss"};
+inline constexpr std::array<std::string_view, 24> step_part_names = {
+    "scalars",  "valid_tokens", "section",        "rope_table", "swap",        "all_gather",
+    "copy_out", "padding",      "reduce_scatter", "copy_in",    "accumulate",  "final_norm",
+    "lm_head",  "metrics",      "rescale",        "replicas",   "norm",        "muon",
+    "update",   "all_reduce",   "tensor_ranks",   "receive",    "router_bias", "balance_loss"};
 
 }  // namespace xt

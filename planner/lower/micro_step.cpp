@@ -187,6 +187,7 @@ void Lowering::micro_step(bool is_first, std::int64_t repeat) {
   forward();
   loss(is_first);
   backward(is_first);
+  log_metrics();
   build_.end_section(static_cast<std::int32_t>(repeat), origin(Phase::backward, StepPart::section));
 }
 

@@ -119,8 +119,9 @@ bool is_of_attention(const Block& block, std::string_view part) {
   return part == "attention" && std::any_of(block.forward.begin(), block.forward.end(), is_batch);
 }
 
+// Conversions to and from its dtype are of a norm.
 bool is_layer_norm(Kernel kernel, std::string_view part) {
-  return (kernel == Kernel::rms_norm || kernel == Kernel::layer_norm) &&
+  return (kernel == Kernel::rms_norm || kernel == Kernel::layer_norm || kernel == Kernel::cast) &&
          (part == "input_norm" || part == "post_norm");
 }
 

@@ -41,7 +41,7 @@ constexpr std::array<EngineOfFramework, 19> engine_rows = {{
     {"fsdp2", "TRL", "accelerate", 0, "none", "flash2"},
     {"fsdp2", "MindSpeed", "mindspeed_fsdp", 0, "none", ""},
     {"fsdp2", "", "torchtitan", 0, "none", "flash2"},
-    {"fsdp1", "LLM-Foundry", "fsdp1", 0, "none", "triton", true},
+    {"fsdp1", "LLM-Foundry", "composer", 0, "none", "triton", true},
     {"fsdp1", "ATorch", "fsdp1_autocast", 0, "none", "flash2"},
     {"fsdp1", "InternEvo", "internevo_fsdp", 0, "none", "flash2"},
     {"fsdp1", "", "fsdp1", 0, "none", "flash2"},

@@ -60,6 +60,49 @@ TEST(Autocast, WhatIsGatheredTakesThreeTimesTheBytes) {
   EXPECT_GT(largest("fsdp1_autocast"), 2 * largest("fsdp1"));
 }
 
+// Two cross-entropies a micro-step: logits are widened, and read and written in fp32. What the
+// model put out is kept until then.
+TEST(Composer, MetricsPassOverLogitsOfEachMicroStepOnceMore) {
+  const auto bytes_of_loss = [](const char* engine) {
+    const Plan plan = plan_with({{"engine", engine}, {"gradient_accumulation", "3"}});
+    const Schedule schedule = lower(graph_of(plan), plan.strategy);
+    double bytes = 0;
+    for (const Section& section : schedule.sections)
+      for (std::size_t i = at(section.begin); i < at(section.end); ++i) {
+        const Op& op = schedule.ops[i];
+        if (op.origin.phase == Phase::loss &&
+            kernel_class(schedule.work(op).kernel) == KernelClass::memory_bound)
+          bytes +=
+              section.repeat * static_cast<double>(memory_traffic(schedule.work(op), {}).value);
+      }
+    return bytes;
+  };
+  constexpr double vocabulary = 151936, bytes_each = 2 + 4 + 4 + 4;
+  EXPECT_NEAR((bytes_of_loss("composer") - bytes_of_loss("fsdp1")) / (tokens * vocabulary),
+              3 * 2 * bytes_each, 1e-9);
+}
+
+// Each norm of a layer reads and writes fp32, between two conversions of as many numbers.
+TEST(InternEvo, NormsAreInFp32BetweenConversions) {
+  const auto converted = [](const char* dtype) {
+    const Plan plan = plan_with({{"engine", "internevo"}, {"compute_dtype", dtype}});
+    const Schedule schedule = lower(graph_of(plan), plan.strategy);
+    std::int64_t norms = 0, conversions = 0;
+    for (const Op& op : schedule.ops) {
+      if (op.origin.phase != Phase::forward || op.origin.layer < 0) continue;
+      const Work& work = schedule.work(op);
+      if (work.kernel == Kernel::cast) ++conversions;
+      if (work.kernel != Kernel::rms_norm) continue;
+      EXPECT_EQ(work.dtype, DType::fp32);
+      ++norms;
+    }
+    EXPECT_EQ(norms, 4 * plan.architecture.num_hidden_layers);  // two are of queries and keys
+    return static_cast<double>(conversions) / static_cast<double>(norms);
+  };
+  EXPECT_EQ(converted("bf16"), 2);
+  EXPECT_EQ(converted("fp16"), 2);
+}
+
 double saved(const Flags& more) {
   return static_cast<double>(
       estimate(plan_with(more))

@@ -221,6 +221,26 @@ TEST(Collective, TakesLatencyAndBusBytesOverBusBandwidth) {
   EXPECT_EQ(gather.holds, 0.2);
 }
 
+// 80 GB/s pass a memory of 1 TB/s twice: 0.16 of it, beside what the kernel occupies.
+TEST(Collective, HoldsMemoryByItsRateWhereTheMachineSaysHowOftenAByteIsPassed) {
+  Profile machine = round_machine();
+  machine.overlap.memory_passes = sourced(2.0);
+  const Work gather = work(Kernel::all_gather, DType::bf16, {40'000'000});
+  EXPECT_DOUBLE_EQ(priced(gather, machine, {8, 1}).holds, 0.2 + 2 * 80e9 / 1e12);
+  machine.collectives.front().rate.points = {{Bytes(1), BytesPerSecond(20e9)}};
+  EXPECT_DOUBLE_EQ(priced(gather, machine, {8, 1}).holds, 0.2 + 2 * 20e9 / 1e12);
+}
+
+TEST(Collective, PiecesOfTensorRanksAreCopiedAndOccupyNoMultiprocessor) {
+  Profile machine = round_machine();
+  machine.overlap.all_to_all = sourced(0.3);
+  Work piece = work(Kernel::send_receive, DType::bf16, {1'000'000});
+  piece.group = Group::context;
+  EXPECT_EQ(priced(piece, machine, {8, 1}).holds, 0.3);
+  piece.group = Group::tensor;
+  EXPECT_EQ(priced(piece, machine, {8, 1}).holds, 0.05);
+}
+
 TEST(Collective, AllReduceMovesTwiceWhatReduceScatterDoes) {
   const auto moving = [](Kernel kernel) {
     return priced(work(kernel, DType::fp32, {1'000'000}), round_machine(), {8, 1})

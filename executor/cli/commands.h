@@ -24,6 +24,11 @@ struct TrainOptions {
   std::optional<std::filesystem::path> weights;
   std::optional<std::filesystem::path> save_weights;
   std::optional<std::string> save_dtype;
+  std::optional<std::filesystem::path>
+      checkpoints;                    ///< folder; `checkpoints` of the plan's if none
+  std::int64_t checkpoint_every = 0;  ///< steps; 0: never
+  std::int64_t keep_checkpoints = 2;
+  bool resumes = false;
   bool may_overwrite = false;
   bool is_json = false;
   bool is_quiet = false;

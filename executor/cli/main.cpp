@@ -65,6 +65,13 @@ void describe(CLI::App& app, Arguments& arguments) {
                     "Folder for the trained weights, as Hugging Face transformers loads it");
   train->add_option("--save-dtype", options.save_dtype,
                     "Their type, fp32 or bf16 (default: the plan's compute type)");
+  train->add_option("--checkpoint-every", options.checkpoint_every,
+                    "Steps between checkpoints (default: none)");
+  train->add_option("--checkpoints", options.checkpoints,
+                    "Folder of checkpoints (default: checkpoints in the plan's)");
+  train->add_option("--keep-checkpoints", options.keep_checkpoints,
+                    "How many of the latest stay (default 2)");
+  train->add_flag("--resume", options.resumes, "Go on from the latest checkpoint that is whole");
   train->add_flag("--force", options.may_overwrite, "Overwrite what an earlier run wrote");
   train->add_flag("-q,--quiet", options.is_quiet, "No line per step and no progress");
   train->footer("Example: xt-run train plans/tiny --data book.txt --steps 50 --record-steps 10-12");
@@ -114,7 +121,7 @@ int failed(const std::exception& error, const RunSession& session, const char* o
   const auto* input = dynamic_cast<const InputError*>(&error);
   if (has_peers && !is_lost_peer) session.rendezvous->announce_failure();
   const int rank = own_rank();
-  const bool is_said_by_rank_0 = input != nullptr && session.world == nullptr && rank != 0;
+  const bool is_said_by_rank_0 = input != nullptr && !session.has_started && rank != 0;
   if (input != nullptr && !is_said_by_rank_0) print_error(*input, outcome);
   if (input == nullptr)
     fmt::print(stderr, "error: {}{}\n", has_peers ? fmt::format("rank {}: ", rank) : "",

@@ -133,10 +133,12 @@ void check_weights(const Schedule& schedule, const Weights& weights) {
   }
 }
 
-std::vector<TensorSpec> published_tensors(const Schedule& schedule, DType dtype) {
+std::vector<TensorSpec> published_tensors(const Schedule& schedule, DType dtype,
+                                          const std::function<bool(const Placement&)>& is_wanted) {
   const std::int32_t experts = local_experts(schedule);
   std::map<std::string, TensorSpec> tensors;
   for (const Placement& placement : schedule.placements) {
+    if (!is_wanted(placement)) continue;
     const std::int32_t n = placement.expert < 0 ? 1 : schedule.group(Group::expert).size;
     for (std::int32_t expert_rank = 0; expert_rank < n; ++expert_rank) {
       const std::string name = published_name(placement, expert_rank, experts);

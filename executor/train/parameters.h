@@ -45,8 +45,11 @@ void load_parameters(const Schedule& schedule, BufferMemory& memory, std::int32_
 /// Throws: InputError unless `weights` has every tensor of the model in its shape
 void check_weights(const Schedule& schedule, const Weights& weights);
 
-/// The tensors of the model as they are published, of all ranks, sorted by name.
-std::vector<TensorSpec> published_tensors(const Schedule& schedule, DType dtype);
+/// The tensors of the model as they are published, of all ranks, sorted by name; those of whose
+/// placements `is_wanted` says so.
+std::vector<TensorSpec> published_tensors(
+    const Schedule& schedule, DType dtype,
+    const std::function<bool(const Placement&)>& is_wanted = [](const Placement&) { return true; });
 
 /// Writes what `rank` holds of them into `folder`; of ranks that hold the same, the first does.
 ///

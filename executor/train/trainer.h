@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "costmodel/io/plan_file.h"
+#include "executor/checkpoints/checkpoint_file.h"
 #include "executor/communicators/gloo.h"
 #include "executor/data/packs.h"
 #include "executor/runtime/execute.h"
@@ -52,6 +53,11 @@ class Trainer {
   Trainer(const Schedule& schedule, const KernelTable& kernels, Communicators communicators,
           std::int32_t rank, PackSource packs, const PlanOptimizer& optimizer);
 
+  /// How far this rank has come; the same on all ranks.
+  [[nodiscard]] const RunPosition& position() const { return position_; }
+  /// Goes on behind `position`, the parameters and moments of which are in state().memory.
+  void resume(const RunPosition& position) { position_ = position; }
+
   /// Runs the next step.
   ///
   /// Throws: PeerLost; InputError if a pack has a token outside the vocabulary
@@ -72,8 +78,7 @@ class Trainer {
   PlanOptimizer optimizer_;
   BatchLayout layout_;
   std::int64_t n_micro_steps_ = 0;
-  std::int64_t step_ = 0;
-  std::int64_t n_updates_ = 0;
+  RunPosition position_;
   std::vector<Pack> of_step_;
 };
 

@@ -29,6 +29,7 @@ struct TrainOptions {
   std::int64_t checkpoint_every = 0;  ///< steps; 0: never
   std::int64_t keep_checkpoints = 2;
   bool resumes = false;
+  bool is_dry_run = false;
   bool may_overwrite = false;
   bool is_json = false;
   bool is_quiet = false;
@@ -41,6 +42,15 @@ struct TrainOptions {
 /// Assumes: `session` outlives the report of whatever this throws
 /// Throws:  InputError; PeerLost; std::exception
 ExitCode train_command(const TrainOptions& options, RunSession& session);
+
+/// Reads and checks all that a run of `n_ranks` ranks would read, and says what it would do: 1 if
+/// this host has too little memory for it. Starts and writes nothing.
+///
+/// Throws: InputError; std::exception
+ExitCode dry_run(const TrainOptions& options, const RunRequest& request, int n_ranks);
+
+/// The physical memory of this host.
+Bytes physical_memory();
 
 /// What this machine can run.
 ExitCode devices_command(bool is_json);

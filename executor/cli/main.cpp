@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <memory>
+#include <new>
 #include <string>
 #include <string_view>
 
@@ -72,6 +74,8 @@ void describe(CLI::App& app, Arguments& arguments) {
   train->add_option("--keep-checkpoints", options.keep_checkpoints,
                     "How many of the latest stay (default 2)");
   train->add_flag("--resume", options.resumes, "Go on from the latest checkpoint that is whole");
+  train->add_flag("--dry-run", options.is_dry_run,
+                  "Check all that is read, say what would happen, and stop");
   train->add_flag("--force", options.may_overwrite, "Overwrite what an earlier run wrote");
   train->add_flag("-q,--quiet", options.is_quiet, "No line per step and no progress");
   train->footer("Example: xt-run train plans/tiny --data book.txt --steps 50 --record-steps 10-12");
@@ -110,6 +114,7 @@ void print_error(const InputError& error, const char* outcome) {
 
 /// The first line: what LibTorch throws has a stack below.
 std::string first_line(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return "out of memory";
   const std::string_view text = error.what();
   return std::string(text.substr(0, text.find('\n')));
 }
@@ -133,6 +138,8 @@ int failed(const std::exception& error, const RunSession& session, const char* o
 
 int main(int argc, char** argv) {
   install_allocator();
+  // A file beyond the limit of its size is an error of who writes it, not the end of the process.
+  std::signal(SIGXFSZ, SIG_IGN);
   Arguments arguments;
   arguments.train.arguments.assign(argv, argv + argc);
   arguments.measure.arguments = arguments.train.arguments;

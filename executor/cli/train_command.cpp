@@ -133,6 +133,11 @@ ExitCode train_command(const TrainOptions& options, RunSession& session) {
   const RunRequest request = request_of(options);
   const RankEnvironment place = rank_environment();
   check_ranks(options, place);
+  if (options.is_dry_run)
+    return dry_run(options, request,
+                   place.world_size > 1
+                       ? place.world_size
+                       : options.n_ranks.value_or(static_cast<int>(read_plan(options.plan).ranks)));
   if (place.world_size == 1 && !is_launched()) {
     const auto planned = static_cast<int>(read_plan(options.plan).ranks);
     const int n_ranks = options.n_ranks.value_or(planned);

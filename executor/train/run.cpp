@@ -1,7 +1,5 @@
 #include "executor/train/run.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <numeric>
 
@@ -28,16 +26,6 @@ Json published_config(const Json& config, DType dtype) {
       result.add(member.key, member.value);
   result.add("torch_dtype", dtype == DType::bf16 ? "bfloat16" : "float32");
   return result;
-}
-
-/// The folder of `file` that `digests` do not fit, in a sentence; empty if they fit.
-std::string difference(const CheckpointFile& file, const StateDigests& digests) {
-  for (std::size_t i = 0; i < state_names.size(); ++i) {
-    const std::string* noted = file.state_digests.find(state_names[i]);
-    if (noted != nullptr && *noted != digest_text(digests[i]))
-      return fmt::format("elements of {} do not have the digest that they should", state_names[i]);
-  }
-  return {};
 }
 
 /// The run between its first step and its last.

@@ -6,6 +6,7 @@
 
 #include "costmodel/diagnostics/check.h"
 #include "costmodel/diagnostics/diagnostic.h"
+#include "costmodel/io/schedule_lines.h"
 #include "executor/checkpoints/element_digest.h"
 #include "executor/weights/elements.h"
 
@@ -71,6 +72,27 @@ StateFiles open_state(const std::filesystem::path& checkpoint, const CheckpointF
                   Weights(checkpoint / name));
   }
   return files;
+}
+
+StateDigests digests_of(const StateFiles& files) {
+  StateDigests digests{};
+  for (const auto& [state, weights] : files)
+    for (const std::string& name : weights.names()) {
+      const StoredTensor& stored = *weights.find(name);
+      std::vector<float> elements(static_cast<std::size_t>(stored.elements()));
+      decode(stored.bytes, stored.dtype, 0, elements);
+      digests[state] += element_digest(name, 0, elements);
+    }
+  return digests;
+}
+
+std::string difference(const CheckpointFile& file, const StateDigests& digests) {
+  for (std::size_t i = 0; i < state_names.size(); ++i) {
+    const std::string* noted = file.state_digests.find(state_names[i]);
+    if (noted != nullptr && *noted != digest_text(digests[i]))
+      return fmt::format("elements of {} do not have the digest that they should", state_names[i]);
+  }
+  return {};
 }
 
 void check_state(const Schedule& schedule, const StateFiles& files,

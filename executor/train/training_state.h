@@ -32,6 +32,12 @@ using StateFiles = std::map<std::size_t, Weights>;
 /// Throws: InputError if a file is missing or damaged
 StateFiles open_state(const std::filesystem::path& checkpoint, const CheckpointFile& file);
 
+/// The digests of all that `files` hold.
+StateDigests digests_of(const StateFiles& files);
+
+/// The folder of `file` that `digests` do not fit, in a sentence; empty if they fit.
+std::string difference(const CheckpointFile& file, const StateDigests& digests);
+
 /// Throws: InputError unless `files` hold the state of `schedule`, and no more
 void check_state(const Schedule& schedule, const StateFiles& files,
                  const std::filesystem::path& checkpoint);

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <chrono>
 #include <csignal>
@@ -148,6 +149,61 @@ TEST_F(Checkpoints, OfOtherDataOrAnEarlierRunAreRefused) {
   EXPECT_THAT(train("plan", 2, {"--resume"}).err, HasSubstr("leaves none of 2 to do"));
   ASSERT_EQ(train("long", 1, {"--checkpoint-every", "2", "--force"}).exit_code, 0);
   EXPECT_THAT(names(), ElementsAre("step-1")) << "those of the run that was replaced are gone";
+}
+
+/// While it lives, what this process starts has no more than `most` of a resource.
+class Limit {
+ public:
+  Limit(__rlimit_resource resource, rlim_t most) : resource_(resource) {
+    getrlimit(resource_, &before_);
+    const rlimit limited{most, before_.rlim_max};
+    setrlimit(resource_, &limited);
+  }
+  ~Limit() { setrlimit(resource_, &before_); }
+  Limit(const Limit&) = delete;
+  Limit& operator=(const Limit&) = delete;
+
+ private:
+  __rlimit_resource resource_;
+  rlimit before_{};
+};
+
+TEST_F(Checkpoints, ThatFindNoRoomStopTheRunAndLeaveTheOneBefore) {
+  make("whole", {.ranks = 2});
+  make("plan", {.ranks = 2});
+  ASSERT_EQ(train("whole", 6).exit_code, 0);
+  ASSERT_EQ(train("plan", 2, {"--checkpoint-every", "2"}).exit_code, 0);
+  {
+    const Limit files(RLIMIT_FSIZE, 64 * 1024);
+    const Answer answer = train("plan", 6, {"--checkpoint-every", "2", "--resume"});
+    EXPECT_EQ(answer.exit_code, 3) << answer.err;
+    EXPECT_THAT(answer.err, HasSubstr("cannot write"));
+    EXPECT_THAT(answer.err, HasSubstr("File too large"));
+  }
+  EXPECT_TRUE(fs::exists(checkpoints_ / "step-2" / "checkpoint.json"));
+  const Answer answer = train("plan", 6, {"--checkpoint-every", "2", "--resume"});
+  ASSERT_EQ(answer.exit_code, 0) << answer.err;
+  EXPECT_EQ(losses("plan"), losses("whole"));
+  EXPECT_THAT(names(), UnorderedElementsAre("step-4", "step-6"));
+}
+
+TEST_F(Checkpoints, AreReadByADryRunWhichTrainsNothing) {
+  make("plan", {.ranks = 2});
+  ASSERT_EQ(train("plan", 4, {"--checkpoint-every", "2"}).exit_code, 0);
+  const std::string metrics = read_file(folder_.path() / "plan" / metrics_file_name);
+  const std::vector<std::string> resume{"--resume", "--dry-run", "--checkpoint-every", "2"};
+  const Answer whole = train("plan", 6, resume);
+  EXPECT_EQ(whole.exit_code, 0) << whole.err;
+  EXPECT_THAT(whole.out, AllOf(HasSubstr("step-4, which is whole"), HasSubstr("steps 5 to 6"),
+                               HasSubstr("18400 tokens"), HasSubstr("2 on this host")));
+  damage(checkpoints_ / "step-4" / "weights" / "model.safetensors");
+  const Answer damaged = train("plan", 6, resume);
+  EXPECT_EQ(damaged.exit_code, 0) << damaged.err;
+  EXPECT_THAT(damaged.err, HasSubstr("step-4 is damaged and left out: elements of weights"));
+  EXPECT_THAT(damaged.out, HasSubstr("step-2, which is whole"));
+  EXPECT_THAT(names(), UnorderedElementsAre("step-2", "step-4"));
+  EXPECT_EQ(read_file(folder_.path() / "plan" / metrics_file_name), metrics);
+  EXPECT_EQ(train("plan", 6, {"--dry-run"}).exit_code, 2) << "its numbers would be overwritten";
 }
 
 /// Which rank dies and when, drawn from a seed.

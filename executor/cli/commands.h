@@ -29,10 +29,12 @@ struct TrainOptions {
   std::int64_t checkpoint_every = 0;  ///< steps; 0: never
   std::int64_t keep_checkpoints = 2;
   bool resumes = false;
+  std::int64_t stall_timeout_s = 0;  ///< 0: never
   bool is_dry_run = false;
   bool may_overwrite = false;
   bool is_json = false;
   bool is_quiet = false;
+  OnStall on_stall;                    ///< says so and ends this process
   std::vector<std::string> arguments;  ///< of this program, itself first: ranks are started by them
 };
 

@@ -74,6 +74,8 @@ void describe(CLI::App& app, Arguments& arguments) {
   train->add_option("--keep-checkpoints", options.keep_checkpoints,
                     "How many of the latest stay (default 2)");
   train->add_flag("--resume", options.resumes, "Go on from the latest checkpoint that is whole");
+  train->add_option("--stall-timeout", options.stall_timeout_s,
+                    "Seconds in which nothing moves that end the run (default: never)");
   train->add_flag("--dry-run", options.is_dry_run,
                   "Check all that is read, say what would happen, and stop");
   train->add_flag("--force", options.may_overwrite, "Overwrite what an earlier run wrote");
@@ -134,6 +136,13 @@ int failed(const std::exception& error, const RunSession& session, const char* o
   return status(input != nullptr ? ExitCode::bad_input : ExitCode::failed);
 }
 
+/// Nothing of a run that stands still can be waited for.
+[[noreturn]] void end_stalled(const std::optional<std::string>& text) {
+  if (text) fmt::print(stderr, "error: {}\n", *text);
+  std::fflush(nullptr);
+  std::_Exit(status(ExitCode::failed));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -142,6 +151,7 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);
   Arguments arguments;
   arguments.train.arguments.assign(argv, argv + argc);
+  arguments.train.on_stall = end_stalled;
   arguments.measure.arguments = arguments.train.arguments;
   CLI::App app("Trains what xt-plan planned, for real.", "xt-run");
   describe(app, arguments);

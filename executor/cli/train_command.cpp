@@ -47,6 +47,10 @@ RunRequest request_of(const TrainOptions& options) {
   request.save_weights = options.save_weights;
   if (options.save_dtype) request.save_dtype = saved_dtype(*options.save_dtype);
   request.checkpoints = checkpoints_of(options);
+  if (options.stall_timeout_s < 0)
+    throw InputError(
+        fmt::format("--stall-timeout is {}, expected at least 1", options.stall_timeout_s));
+  request.stall_timeout_s = options.stall_timeout_s;
   request.overwrite = options.may_overwrite ? Overwrite::allow : Overwrite::refuse;
   return request;
 }
@@ -83,7 +87,7 @@ class Reporter {
         progress_(std::cerr, shows_progress_, "step", options.steps) {}
 
   RunListener listener() {
-    return {[this](const StepMetrics& metrics) { step(metrics); },
+    return {options_.on_stall, [this](const StepMetrics& metrics) { step(metrics); },
             [this](const std::string& warning) {
               if (is_first_) fmt::print(stderr, "warning: {}\n", warning);
             },

@@ -40,6 +40,10 @@ class Run {
     start();
     begin_checkpoints();
     session_.has_started = true;
+    if (request_.stall_timeout_s > 0)
+      session_.watcher = std::make_unique<Watcher>(
+          schedule(), session_.trainer->activity(), *session_.rendezvous,
+          std::chrono::seconds(request_.stall_timeout_s), listener_.on_stall);
     const Duration skew = session_.world->clock_skew(place_.local_world_size == place_.world_size);
     std::optional<LineFile> metrics;
     if (place_.rank == 0)
@@ -199,6 +203,7 @@ class Run {
   }
 
   void finish() {
+    session_.watcher.reset();
     if (session_.checkpointer) session_.checkpointer->wait();
     if (!recorded_.empty())
       write_file(recording_path(request_.directory, place_.rank), recorded_, request_.overwrite);

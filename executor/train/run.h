@@ -13,6 +13,7 @@
 #include "executor/train/checkpointer.h"
 #include "executor/train/run_inputs.h"
 #include "executor/train/trainer.h"
+#include "executor/train/watcher.h"
 #include "executor/train/world.h"
 
 namespace xt {
@@ -51,6 +52,7 @@ double mfu_of(const PlanFile& plan, Seconds time);
 
 /// Who hears of a run as it goes on.
 struct RunListener {
+  OnStall on_stall;                                    ///< where the request has a timeout
   std::function<void(const StepMetrics&)> on_step;     ///< after each step
   std::function<void(const std::string&)> on_warning;  ///< a sentence
   std::function<void(const RunPosition&)>
@@ -65,6 +67,7 @@ struct RunSession {
   std::unique_ptr<GlooNetwork> network;
   std::unique_ptr<World> world;
   std::unique_ptr<Trainer> trainer;
+  std::unique_ptr<Watcher> watcher;  ///< where a timeout is asked for
   bool has_started = false;  ///< until then, what is wrong with the input is so on all ranks
   std::unique_ptr<Checkpointer> checkpointer;  ///< where checkpoints are asked for
 };

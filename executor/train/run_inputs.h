@@ -40,6 +40,7 @@ struct RunRequest {
   std::optional<std::filesystem::path> save_weights;  ///< folder for the trained ones
   std::optional<DType> save_dtype;                    ///< theirs; else the plan's compute type
   CheckpointChoices checkpoints;
+  std::int64_t stall_timeout_s = 0;  ///< after which a run that does not move ends; 0: never
   Overwrite overwrite = Overwrite::refuse;
 };
 

@@ -120,6 +120,8 @@ StepOutcome Trainer::step() {
                        position_.step,
                        position_.n_updates + 1,
                        optimizer_.momentum};
+  activity_.step = position_.step;
+  request.activity = &activity_;
   request.load_packs = [this](std::int32_t index) { return load(index); };
   StepOutcome outcome;
   outcome.result = execute(state_, request);

@@ -64,6 +64,8 @@ class Trainer {
   StepOutcome step();
 
   StepState& state() { return state_; }
+  /// What this rank is at; another thread may look.
+  [[nodiscard]] const StepActivity& activity() const { return activity_; }
 
  private:
   void take_packs();
@@ -79,6 +81,7 @@ class Trainer {
   BatchLayout layout_;
   std::int64_t n_micro_steps_ = 0;
   RunPosition position_;
+  StepActivity activity_;
   std::vector<Pack> of_step_;
 };
 

@@ -92,9 +92,10 @@ std::vector<fs::path> files_in(const fs::path& folder, std::string_view extensio
   return paths;
 }
 
-LineFile::LineFile(fs::path path, Overwrite overwrite) : path_(std::move(path)) {
-  check_overwrite(path_, overwrite);
-  stream_.open(path_, std::ios::binary | std::ios::trunc);
+LineFile::LineFile(fs::path path, Overwrite overwrite, std::string_view lines)
+    : path_(std::move(path)) {
+  write_file(path_, lines, overwrite);
+  stream_.open(path_, std::ios::binary | std::ios::app);
   if (!stream_) fail(path_, "cannot be created");
 }
 

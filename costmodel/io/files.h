@@ -44,8 +44,10 @@ std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder,
 /// A file written line by line while a run goes on; each line is on disk when `write` returns.
 class LineFile {
  public:
+  /// A file that begins with `lines`; readers see the old content or these.
+  ///
   /// Throws: InputError when the file exists and may not be overwritten; std::system_error
-  LineFile(std::filesystem::path path, Overwrite overwrite);
+  LineFile(std::filesystem::path path, Overwrite overwrite, std::string_view lines = {});
 
   /// Throws: std::system_error
   void write(std::string_view line);

@@ -24,9 +24,17 @@ struct TrainOptions {
   std::optional<std::filesystem::path> weights;
   std::optional<std::filesystem::path> save_weights;
   std::optional<std::string> save_dtype;
+  std::optional<std::filesystem::path>
+      checkpoints;                    ///< folder; `checkpoints` of the plan's if none
+  std::int64_t checkpoint_every = 0;  ///< steps; 0: never
+  std::int64_t keep_checkpoints = 2;
+  bool resumes = false;
+  std::int64_t stall_timeout_s = 0;  ///< 0: never
+  bool is_dry_run = false;
   bool may_overwrite = false;
   bool is_json = false;
   bool is_quiet = false;
+  OnStall on_stall;                    ///< says so and ends this process
   std::vector<std::string> arguments;  ///< of this program, itself first: ranks are started by them
 };
 
@@ -36,6 +44,15 @@ struct TrainOptions {
 /// Assumes: `session` outlives the report of whatever this throws
 /// Throws:  InputError; PeerLost; std::exception
 ExitCode train_command(const TrainOptions& options, RunSession& session);
+
+/// Reads and checks all that a run of `n_ranks` ranks would read, and says what it would do: 1 if
+/// this host has too little memory for it. Starts and writes nothing.
+///
+/// Throws: InputError; std::exception
+ExitCode dry_run(const TrainOptions& options, const RunRequest& request, int n_ranks);
+
+/// The physical memory of this host.
+Bytes physical_memory();
 
 /// What this machine can run.
 ExitCode devices_command(bool is_json);

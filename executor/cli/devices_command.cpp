@@ -11,13 +11,10 @@
 #include "executor/launch/threads.h"
 
 namespace xt {
-namespace {
 
 Bytes physical_memory() {
   return Bytes(std::int64_t{sysconf(_SC_PHYS_PAGES)} * std::int64_t{sysconf(_SC_PAGE_SIZE)});
 }
-
-}  // namespace
 
 ExitCode devices_command(bool is_json) {
   const int cores = available_cores();

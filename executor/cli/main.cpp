@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <memory>
+#include <new>
 #include <string>
 #include <string_view>
 
@@ -65,6 +67,17 @@ void describe(CLI::App& app, Arguments& arguments) {
                     "Folder for the trained weights, as Hugging Face transformers loads it");
   train->add_option("--save-dtype", options.save_dtype,
                     "Their type, fp32 or bf16 (default: the plan's compute type)");
+  train->add_option("--checkpoint-every", options.checkpoint_every,
+                    "Steps between checkpoints (default: none)");
+  train->add_option("--checkpoints", options.checkpoints,
+                    "Folder of checkpoints (default: checkpoints in the plan's)");
+  train->add_option("--keep-checkpoints", options.keep_checkpoints,
+                    "How many of the latest stay (default 2)");
+  train->add_flag("--resume", options.resumes, "Go on from the latest checkpoint that is whole");
+  train->add_option("--stall-timeout", options.stall_timeout_s,
+                    "Seconds in which nothing moves that end the run (default: never)");
+  train->add_flag("--dry-run", options.is_dry_run,
+                  "Check all that is read, say what would happen, and stop");
   train->add_flag("--force", options.may_overwrite, "Overwrite what an earlier run wrote");
   train->add_flag("-q,--quiet", options.is_quiet, "No line per step and no progress");
   train->footer("Example: xt-run train plans/tiny --data book.txt --steps 50 --record-steps 10-12");
@@ -103,6 +116,7 @@ void print_error(const InputError& error, const char* outcome) {
 
 /// The first line: what LibTorch throws has a stack below.
 std::string first_line(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return "out of memory";
   const std::string_view text = error.what();
   return std::string(text.substr(0, text.find('\n')));
 }
@@ -114,7 +128,7 @@ int failed(const std::exception& error, const RunSession& session, const char* o
   const auto* input = dynamic_cast<const InputError*>(&error);
   if (has_peers && !is_lost_peer) session.rendezvous->announce_failure();
   const int rank = own_rank();
-  const bool is_said_by_rank_0 = input != nullptr && session.world == nullptr && rank != 0;
+  const bool is_said_by_rank_0 = input != nullptr && !session.has_started && rank != 0;
   if (input != nullptr && !is_said_by_rank_0) print_error(*input, outcome);
   if (input == nullptr)
     fmt::print(stderr, "error: {}{}\n", has_peers ? fmt::format("rank {}: ", rank) : "",
@@ -122,12 +136,22 @@ int failed(const std::exception& error, const RunSession& session, const char* o
   return status(input != nullptr ? ExitCode::bad_input : ExitCode::failed);
 }
 
+/// Nothing of a run that stands still can be waited for.
+[[noreturn]] void end_stalled(const std::optional<std::string>& text) {
+  if (text) fmt::print(stderr, "error: {}\n", *text);
+  std::fflush(nullptr);
+  std::_Exit(status(ExitCode::failed));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   install_allocator();
+  // A file beyond the limit of its size is an error of who writes it, not the end of the process.
+  std::signal(SIGXFSZ, SIG_IGN);
   Arguments arguments;
   arguments.train.arguments.assign(argv, argv + argc);
+  arguments.train.on_stall = end_stalled;
   arguments.measure.arguments = arguments.train.arguments;
   CLI::App app("Trains what xt-plan planned, for real.", "xt-run");
   describe(app, arguments);

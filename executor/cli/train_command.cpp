@@ -21,6 +21,19 @@ DType saved_dtype(const std::string& text) {
   throw InputError(fmt::format("--save-dtype: `{}` is not fp32 or bf16", text));
 }
 
+CheckpointChoices checkpoints_of(const TrainOptions& options) {
+  if (options.checkpoint_every < 0)
+    throw InputError(
+        fmt::format("--checkpoint-every is {}, expected at least 1", options.checkpoint_every));
+  if (options.keep_checkpoints < 1)
+    throw InputError(
+        fmt::format("--keep-checkpoints is {}, expected at least 1", options.keep_checkpoints));
+  if (options.resumes && options.weights)
+    throw InputError("--weights and --resume both say where to start from", "leave one away");
+  return {options.checkpoints.value_or(options.plan / "checkpoints"), options.checkpoint_every,
+          options.keep_checkpoints, options.resumes};
+}
+
 RunRequest request_of(const TrainOptions& options) {
   if (options.steps < 1)
     throw InputError(fmt::format("--steps is {}, expected at least 1", options.steps));
@@ -33,6 +46,11 @@ RunRequest request_of(const TrainOptions& options) {
   request.weights = options.weights;
   request.save_weights = options.save_weights;
   if (options.save_dtype) request.save_dtype = saved_dtype(*options.save_dtype);
+  request.checkpoints = checkpoints_of(options);
+  if (options.stall_timeout_s < 0)
+    throw InputError(
+        fmt::format("--stall-timeout is {}, expected at least 1", options.stall_timeout_s));
+  request.stall_timeout_s = options.stall_timeout_s;
   request.overwrite = options.may_overwrite ? Overwrite::allow : Overwrite::refuse;
   return request;
 }
@@ -63,10 +81,23 @@ class Reporter {
  public:
   Reporter(const TrainOptions& options, bool is_first)
       : options_(options),
+        is_first_(is_first),
         prints_steps_(is_first && !options.is_json && !options.is_quiet),
         shows_progress_(is_first && !options.is_quiet && isatty(STDERR_FILENO) != 0),
         progress_(std::cerr, shows_progress_, "step", options.steps) {}
 
+  RunListener listener() {
+    return {options_.on_stall, [this](const StepMetrics& metrics) { step(metrics); },
+            [this](const std::string& warning) {
+              if (is_first_) fmt::print(stderr, "warning: {}\n", warning);
+            },
+            [this](const RunPosition& position) {
+              if (is_first_ && !options_.is_quiet)
+                fmt::print(stderr, "resumed behind step {}\n", position.step);
+            }};
+  }
+
+ private:
   void step(const StepMetrics& metrics) {
     if (prints_steps_) {
       if (shows_progress_) std::cerr << "\r\x1b[K" << std::flush;
@@ -76,8 +107,8 @@ class Reporter {
     progress_.update(metrics.step);
   }
 
- private:
   const TrainOptions& options_;
+  bool is_first_;
   bool prints_steps_;
   bool shows_progress_;
   Progress progress_;
@@ -106,6 +137,11 @@ ExitCode train_command(const TrainOptions& options, RunSession& session) {
   const RunRequest request = request_of(options);
   const RankEnvironment place = rank_environment();
   check_ranks(options, place);
+  if (options.is_dry_run)
+    return dry_run(options, request,
+                   place.world_size > 1
+                       ? place.world_size
+                       : options.n_ranks.value_or(static_cast<int>(read_plan(options.plan).ranks)));
   if (place.world_size == 1 && !is_launched()) {
     const auto planned = static_cast<int>(read_plan(options.plan).ranks);
     const int n_ranks = options.n_ranks.value_or(planned);
@@ -115,8 +151,7 @@ ExitCode train_command(const TrainOptions& options, RunSession& session) {
   limit_threads(options.threads.value_or(threads_per_rank(place.local_world_size)));
   session.inputs = load_inputs(request, place.world_size);
   Reporter reporter(options, place.rank == 0);
-  const std::vector<StepMetrics> steps = run_steps(
-      request, place, session, [&](const StepMetrics& metrics) { reporter.step(metrics); });
+  const std::vector<StepMetrics> steps = run_steps(request, place, session, reporter.listener());
   if (place.rank == 0) report_end(options, session.inputs, steps);
   return ExitCode::yes;
 }

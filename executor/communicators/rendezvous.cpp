@@ -108,6 +108,15 @@ std::optional<int> Rendezvous::find_lost_rank(std::span<const int> candidates) {
   }
 }
 
+void Rendezvous::say(const std::string& key, const std::string& text) { store_->set(key, text); }
+
+std::optional<std::string> Rendezvous::said(const std::string& key) const {
+  if (!store_->check({key})) return std::nullopt;
+  return store_->get_to_str(key);
+}
+
+void Rendezvous::record_lost_rank(int rank) { record_if_first(*network_store_, rank); }
+
 void Rendezvous::announce_failure() {
   try {
     record_if_first(*network_store_, place_.rank);

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "executor/communicators/rank_environment.h"
@@ -55,6 +56,13 @@ class Rendezvous {
   /// the launcher, an earlier finder, or, after a few seconds, those of the candidates that did not
   /// come here themselves. None if all of them did.
   std::optional<int> find_lost_rank(std::span<const int> candidates);
+
+  /// Leaves `text` under `key` for the other ranks; from any thread.
+  void say(const std::string& key, const std::string& text);
+  /// What is under `key`, if anything is; from any thread.
+  [[nodiscard]] std::optional<std::string> said(const std::string& key) const;
+  /// Tells the others and the launcher that `rank` is lost; the first record stands.
+  void record_lost_rank(int rank);
 
   /// Tells the others that this rank fails by itself, so that they name it.
   void announce_failure();

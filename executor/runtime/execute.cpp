@@ -93,11 +93,11 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
     if (is_inline(op.lane)) {
       state_.lanes.wait(needed(op));
       const WallTime start = steady_clock::now();
-      span = {start, perform(make_call(op))};
+      span = {start, perform_watched(id, make_call(op))};
       state_.lanes.end_inline(op.lane, ticket);
     } else {
-      const auto run = [self = shared_from_this(), call = make_call(op)] {
-        return self->perform(call);
+      const auto run = [self = shared_from_this(), id, call = make_call(op)] {
+        return self->perform_watched(id, call);
       };
       state_.lanes.submit(op.lane, {ticket, needed(op), run, &span});
     }
@@ -133,6 +133,18 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
     append(call.inputs, schedule_.inputs(op));
     append(call.outputs, schedule_.outputs(op));
     return call;
+  }
+
+  WallTime perform_watched(OpId id, const Call& call) {
+    StepActivity* const activity = request_.activity;
+    if (activity == nullptr) return perform(call);
+    std::atomic<OpId>& running = activity->running[index(call.op.lane)];
+    running = id;
+    ++activity->n_moves;
+    const WallTime ended = perform(call);
+    running = no_op;
+    ++activity->n_moves;
+    return ended;
   }
 
   WallTime perform(const Call& call) {

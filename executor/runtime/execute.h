@@ -4,6 +4,8 @@
 // allocates, and it runs compute ops itself; other lanes run beside it. Knows kernels only by their
 // table, and nothing of layers.
 
+#include <array>
+#include <atomic>
 #include <functional>
 
 #include "costmodel/ir/timeline.h"
@@ -21,11 +23,23 @@ struct PackFacts {
 /// its packs, one per micro-batch in lock-step.
 using LoadPacks = std::function<std::vector<PackFacts>(std::int32_t index)>;
 
+/// What a rank is at, for another thread to see. Written by the issuing thread and the lanes.
+struct StepActivity {
+  std::atomic<std::int64_t> step = 0;
+  std::atomic<std::int64_t> n_moves = 0;             ///< ops begun or ended, over all steps
+  std::array<std::atomic<OpId>, n_lanes> running{};  ///< by lane; no_op where none runs
+
+  StepActivity() {
+    for (auto& op : running) op = no_op;
+  }
+};
+
 /// One step and its place in a run.
 struct StepRequest {
   std::int32_t rank = 0;
   StepConstants constants;
   LoadPacks load_packs;  ///< called before each repetition of a section that reads tokens
+  StepActivity* activity = nullptr;  ///< told of every op, if there is one
 };
 
 /// What a step did, and when on the machine's clock it began.

@@ -88,14 +88,15 @@ Published published(const Schedule& schedule, const Placement& placement, std::i
   return result;
 }
 
-/// Calls `visit(published tensor)` for each placement on each of the ranks that share experts.
+/// Calls `visit(placement, published tensor)` for each placement on each of the ranks that share
+/// experts.
 template <typename Visit>
 void for_published(const Schedule& schedule, const Visit& visit) {
   const std::int32_t experts = local_experts(schedule);
   for (const Placement& placement : schedule.placements) {
     const std::int32_t n = placement.expert < 0 ? 1 : schedule.group(Group::expert).size;
     for (std::int32_t expert_rank = 0; expert_rank < n; ++expert_rank)
-      visit(published(schedule, placement, expert_rank, experts));
+      visit(placement, published(schedule, placement, expert_rank, experts));
   }
 }
 
@@ -128,6 +129,11 @@ std::vector<Stretch> stretches_of(const Schedule& schedule, std::int32_t rank) {
   return stretches;
 }
 
+bool is_first_holder(const Schedule& schedule, const Flat& flat, std::int32_t rank) {
+  if (flat.group == Group::none) return rank == 0;
+  return index_in_group(schedule.group(Group::replica), rank) == 0;
+}
+
 void initialise_parameters(const Schedule& schedule, BufferMemory& memory, std::int32_t rank,
                            std::int64_t seed) {
   for (const Stretch& stretch : stretches_of(schedule, rank)) {
@@ -152,13 +158,17 @@ void load_parameters(const Schedule& schedule, BufferMemory& memory, std::int32_
 }
 
 void check_weights(const Schedule& schedule, const Weights& weights) {
-  for_published(schedule, [&](const Published& of) { (void)weights.at(of.name, of.shape); });
+  for_published(schedule, [&](const Placement&, const Published& of) {
+    (void)weights.at(of.name, of.shape);
+  });
 }
 
-std::vector<TensorSpec> published_tensors(const Schedule& schedule, DType dtype) {
+std::vector<TensorSpec> published_tensors(const Schedule& schedule, DType dtype,
+                                          const std::function<bool(const Placement&)>& is_wanted) {
   std::map<std::string, TensorSpec> tensors;
-  for_published(schedule, [&](const Published& of) {
-    tensors[of.name] = {of.name, dtype, {of.shape.begin(), of.shape.end()}};
+  for_published(schedule, [&](const Placement& placement, const Published& of) {
+    if (is_wanted(placement))
+      tensors[of.name] = {of.name, dtype, {of.shape.begin(), of.shape.end()}};
   });
   std::vector<TensorSpec> list;
   for (auto& [name, tensor] : tensors) list.push_back(std::move(tensor));
@@ -167,9 +177,9 @@ std::vector<TensorSpec> published_tensors(const Schedule& schedule, DType dtype)
 
 void save_parameters(const Schedule& schedule, const BufferMemory& memory, std::int32_t rank,
                      WeightsFolder& folder) {
-  if (index_in_group(schedule.group(Group::replica), rank) > 0) return;
   for (const Stretch& stretch : stretches_of(schedule, rank)) {
     const Flat& flat = schedule.flats[static_cast<std::size_t>(stretch.flat)];
+    if (!is_first_holder(schedule, flat, rank)) continue;
     const auto* shard = memory.tensor(flat.parameter).const_data_ptr<float>();
     folder.write(stretch.name, stretch.first,
                  {shard + stretch.shard_offset, static_cast<std::size_t>(stretch.elements)});

@@ -32,6 +32,9 @@ struct Stretch {
 /// Assumes: `schedule` outlives the result
 std::vector<Stretch> stretches_of(const Schedule& schedule, std::int32_t rank);
 
+/// Whether `rank` is the first of the ranks that hold its part of `flat`.
+bool is_first_holder(const Schedule& schedule, const Flat& flat, std::int32_t rank);
+
 /// Draws the parameters of `rank`: norms are ones, other vectors zeros, matrices normal with
 /// deviation 0.02, as Hugging Face initialises models.
 void initialise_parameters(const Schedule& schedule, BufferMemory& memory, std::int32_t rank,
@@ -46,8 +49,11 @@ void load_parameters(const Schedule& schedule, BufferMemory& memory, std::int32_
 /// Throws: InputError unless `weights` has every tensor of the model in its shape
 void check_weights(const Schedule& schedule, const Weights& weights);
 
-/// The tensors of the model as they are published, of all ranks, sorted by name.
-std::vector<TensorSpec> published_tensors(const Schedule& schedule, DType dtype);
+/// The tensors of the model as they are published, of all ranks, sorted by name; those of whose
+/// placements `is_wanted` says so.
+std::vector<TensorSpec> published_tensors(
+    const Schedule& schedule, DType dtype,
+    const std::function<bool(const Placement&)>& is_wanted = [](const Placement&) { return true; });
 
 /// Writes what `rank` holds of them into `folder`; of ranks that hold the same, the first does.
 ///

@@ -28,34 +28,40 @@ Json published_config(const Json& config, DType dtype) {
   return result;
 }
 
-double mfu_of(const PlanFile& plan, Seconds time) {
-  if (plan.peak_flops_per_s <= 0) return 0;
-  return plan.model_flops / (plan.peak_flops_per_s * time.value);
-}
-
 /// The run between its first step and its last.
 class Run {
  public:
-  Run(const RunRequest& request, const RankEnvironment& place, RunSession& session)
-      : request_(request), place_(place), session_(session) {}
+  Run(const RunRequest& request, const RankEnvironment& place, RunSession& session,
+      const RunListener& listener)
+      : request_(request), place_(place), session_(session), listener_(listener) {}
 
-  std::vector<StepMetrics> train(const OnStep& on_step) {
+  std::vector<StepMetrics> train() {
     meet();
+    start();
+    begin_checkpoints();
+    session_.has_started = true;
+    if (request_.stall_timeout_s > 0)
+      session_.watcher = std::make_unique<Watcher>(
+          schedule(), session_.trainer->activity(), *session_.rendezvous,
+          std::chrono::seconds(request_.stall_timeout_s), listener_.on_stall);
     const Duration skew = session_.world->clock_skew(place_.local_world_size == place_.world_size);
     std::optional<LineFile> metrics;
     if (place_.rank == 0)
-      metrics.emplace(request_.directory / metrics_file_name, request_.overwrite);
+      metrics.emplace(request_.directory / metrics_file_name,
+                      resumed_ ? Overwrite::allow : request_.overwrite, lines_);
     std::vector<StepMetrics> steps;
-    for (std::int64_t i = 0; i < request_.steps; ++i) {
+    while (position().step < request_.steps) {
       steps.push_back(step(skew));
-      if (metrics) metrics->write(metrics_line(steps.back()));
-      on_step(steps.back());
+      if (metrics) note(*metrics, steps.back());
+      listener_.on_step(steps.back());
+      checkpoint();
     }
     finish();
     return steps;
   }
 
  private:
+  const RunPosition& position() const { return session_.trainer->position(); }
   const PlanFile& plan() const { return session_.inputs.plan.plan; }
   const Schedule& schedule() const { return session_.inputs.plan.schedule; }
 
@@ -63,20 +69,81 @@ class Run {
   void meet() {
     session_.rendezvous = std::make_unique<Rendezvous>(place_);
     session_.network = std::make_unique<GlooNetwork>(*session_.rendezvous);
-    std::vector<int> ranks(static_cast<std::size_t>(place_.world_size));
-    std::iota(ranks.begin(), ranks.end(), 0);
-    session_.world = std::make_unique<World>(session_.network->group("world", ranks));
+    session_.world = std::make_unique<World>(all_ranks("world"));
     const auto packs = std::make_shared<Packs>(
         session_.inputs.documents, PackShape{plan().pack_length, plan().sample_length},
         plan().vocab_size, static_cast<std::uint64_t>(plan().seed));
     session_.trainer = std::make_unique<Trainer>(
         schedule(), cpu_kernels(), make_communicators(schedule(), *session_.network, place_.rank),
         place_.rank, [packs](std::int64_t index) { return packs->pack(index); }, plan().optimizer);
+  }
+
+  void start() {
+    if (request_.checkpoints.resumes) return resume();
     BufferMemory& memory = session_.trainer->state().memory;
     if (session_.inputs.weights)
       load_parameters(schedule(), memory, place_.rank, *session_.inputs.weights);
     else
       initialise_parameters(schedule(), memory, place_.rank, plan().seed);
+  }
+
+  /// All ranks read, and all come to the same verdict: what a damaged checkpoint gave is replaced
+  /// by what the one before it has.
+  void resume() {
+    FoundCheckpoints& found = session_.inputs.checkpoints;
+    for (const std::string& note : found.damaged) listener_.on_warning(note);
+    for (const FoundCheckpoint& one : found.whole) {
+      const StateDigests own =
+          load_state(schedule(), session_.trainer->state().memory, place_.rank, one.state);
+      const std::string wrong = difference(one.file, sum_over_ranks(*session_.world, own));
+      if (wrong.empty()) return go_on_from(one);
+      found.damaged.push_back(damage_note(one.path, wrong));
+      listener_.on_warning(found.damaged.back());
+    }
+    refuse_to_resume(CheckpointStore(request_.checkpoints.folder), found);
+  }
+
+  void go_on_from(const FoundCheckpoint& found) {
+    check_resumable(found, schedule(), session_.inputs.data, request_.steps);
+    session_.trainer->resume(found.file.position);
+    lines_ = found.metrics;
+    resumed_ = found.file.position.step;
+    listener_.on_resumed(found.file.position);
+  }
+
+  void begin_checkpoints() {
+    const CheckpointChoices& choices = request_.checkpoints;
+    if (choices.every == 0) return;
+    std::vector<std::int64_t> kept;
+    for (const FoundCheckpoint& found : session_.inputs.checkpoints.whole)
+      if (found.file.position.step <= resumed_) kept.insert(kept.begin(), found.file.position.step);
+    session_.checkpointer = std::make_unique<Checkpointer>(
+        CheckpointStore(choices.folder), schedule(), World(all_ranks("checkpoints")),
+        std::move(kept), static_cast<std::size_t>(choices.keep));
+  }
+
+  /// Begins a checkpoint if one is due: every so many steps, and behind the last.
+  void checkpoint() {
+    if (!session_.checkpointer) return;
+    session_.checkpointer->check();
+    const std::int64_t step = position().step;
+    if (step % request_.checkpoints.every != 0 && step != request_.steps) return;
+    CheckpointFile file;
+    file.position = position();
+    file.data = session_.inputs.data;
+    session_.checkpointer->begin(session_.trainer->state().memory, std::move(file), lines_);
+  }
+
+  void note(LineFile& metrics, const StepMetrics& step) {
+    const std::string line = metrics_line(step);
+    metrics.write(line);
+    if (session_.checkpointer) lines_ += line + "\n";
+  }
+
+  std::unique_ptr<Communicator> all_ranks(std::string_view name) {
+    std::vector<int> ranks(static_cast<std::size_t>(place_.world_size));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    return session_.network->group(name, ranks);
   }
 
   StepMetrics step(Duration skew) {
@@ -138,6 +205,8 @@ class Run {
   }
 
   void finish() {
+    session_.watcher.reset();
+    if (session_.checkpointer) session_.checkpointer->wait();
     if (!recorded_.empty())
       write_file(recording_path(request_.directory, place_.rank), recorded_, request_.overwrite);
     if (request_.save_weights) save_weights();
@@ -163,61 +232,17 @@ class Run {
   const RunRequest& request_;
   const RankEnvironment& place_;
   RunSession& session_;
+  const RunListener& listener_;
   std::string recorded_;
+  std::string lines_;         ///< of all steps so far, where checkpoints are written (rank 0)
+  std::int64_t resumed_ = 0;  ///< the step behind which the run goes on
 };
-
-template <typename T>
-T median(std::vector<T> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  if (values.size() % 2 == 1) return values[middle];
-  return (values[middle - 1] + values[middle]) / 2.0;
-}
 
 }  // namespace
 
 std::vector<StepMetrics> run_steps(const RunRequest& request, const RankEnvironment& place,
-                                   RunSession& session, const OnStep& on_step) {
-  return Run(request, place, session).train(on_step);
-}
-
-namespace {
-
-// One step's loss says as much of its packs as of the model.
-double final_loss(std::span<const StepMetrics> steps) {
-  const auto last = steps.last(std::max<std::size_t>(1, steps.size() / 10));
-  double sum = 0;
-  for (const StepMetrics& step : last) sum += step.loss;
-  return sum / static_cast<double>(last.size());
-}
-
-}  // namespace
-
-RunSummary summarise(const std::vector<StepMetrics>& steps, const PlanFile& plan) {
-  XT_CHECK(!steps.empty());
-  const auto timed = std::span(steps).subspan(steps.size() > 1 ? 1 : 0);
-  const auto settled = std::span(steps).subspan(std::min<std::size_t>(2, steps.size() - 1));
-  RunSummary summary;
-  summary.n_timed_steps = std::ssize(timed);
-  const auto median_of = [&](const auto& value) {
-    std::vector<Seconds> values;
-    for (const StepMetrics& step : timed) values.push_back(value(step));
-    return median(std::move(values));
-  };
-  summary.step_time = median_of([](const StepMetrics& step) { return step.time; });
-  summary.tokens_per_device_s = plan.tokens_per_device() / summary.step_time.value;
-  summary.mfu = mfu_of(plan, summary.step_time);
-  for (std::size_t i = 0; i < n_traffic; ++i)
-    summary.traffic[i] = {
-        median_of([i](const StepMetrics& step) { return step.traffic[i].total; }),
-        median_of([i](const StepMetrics& step) { return step.traffic[i].exposed; })};
-  for (const StepMetrics& step : settled) {
-    if (step.peak_memory < summary.peak_memory) continue;
-    summary.peak_memory = step.peak_memory;
-    summary.peak_by_category = step.peak_by_category;
-  }
-  summary.final_loss = final_loss(steps);
-  return summary;
+                                   RunSession& session, const RunListener& listener) {
+  return Run(request, place, session, listener).train();
 }
 
 }  // namespace xt

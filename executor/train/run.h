@@ -10,8 +10,10 @@
 
 #include "costmodel/ir/account.h"
 #include "executor/communicators/rank_environment.h"
+#include "executor/train/checkpointer.h"
 #include "executor/train/run_inputs.h"
 #include "executor/train/trainer.h"
+#include "executor/train/watcher.h"
 #include "executor/train/world.h"
 
 namespace xt {
@@ -46,8 +48,17 @@ struct RunSummary {
   double final_loss = 0;                         ///< mean over the last tenth of the steps
 };
 
-/// Called after each step.
-using OnStep = std::function<void(const StepMetrics&)>;
+/// What a step that took `time` reached of the peak, by the plan's count of flops.
+double mfu_of(const PlanFile& plan, Seconds time);
+
+/// Who hears of a run as it goes on.
+struct RunListener {
+  OnStall on_stall;                                    ///< where the request has a timeout
+  std::function<void(const StepMetrics&)> on_step;     ///< after each step
+  std::function<void(const std::string&)> on_warning;  ///< a sentence
+  std::function<void(const RunPosition&)>
+      on_resumed;  ///< before the first step, if it is not step 1
+};
 
 /// All that a rank owns while it trains. Must outlive a failure until that is reported: what is
 /// left of a broken group may never end.
@@ -57,14 +68,18 @@ struct RunSession {
   std::unique_ptr<GlooNetwork> network;
   std::unique_ptr<World> world;
   std::unique_ptr<Trainer> trainer;
+  std::unique_ptr<Watcher> watcher;  ///< where a timeout is asked for
+  bool has_started = false;  ///< until then, what is wrong with the input is so on all ranks
+  std::unique_ptr<Checkpointer> checkpointer;  ///< where checkpoints are asked for
 };
 
 /// Runs `request`, whose inputs `session` holds already, as the rank at `place`. Writes
-/// metrics.jsonl as it goes (rank 0), and recorded steps and weights at the end.
+/// metrics.jsonl and checkpoints as it goes, and recorded steps and weights at the end. Where it
+/// resumes, it returns the steps that it ran.
 ///
 /// Throws: PeerLost; InputError; std::system_error
 std::vector<StepMetrics> run_steps(const RunRequest& request, const RankEnvironment& place,
-                                   RunSession& session, const OnStep& on_step);
+                                   RunSession& session, const RunListener& listener);
 
 /// What `steps` come to; the first is not counted where there is another.
 ///

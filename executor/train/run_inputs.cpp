@@ -47,8 +47,25 @@ void check_executable(const std::filesystem::path& path, const PlanFile& plan, s
                        plan.ranks, ranks));
 }
 
-void check_outputs(const RunRequest& request, std::int64_t ranks) {
-  check_overwrite(request.directory / metrics_file_name, request.overwrite);
+/// The numbers of a run may be written again from the checkpoint on, and are another run's unless
+/// they begin with those that the checkpoint has.
+void check_metrics(const RunRequest& request, const FoundCheckpoints& found) {
+  const std::filesystem::path path = request.directory / metrics_file_name;
+  const bool goes_on = request.checkpoints.resumes && file_exists(path) &&
+                       read_file(path).starts_with(found.whole.front().metrics);
+  if (!goes_on) check_overwrite(path, request.overwrite);
+}
+
+void check_checkpoints(const CheckpointChoices& choices, Overwrite overwrite) {
+  if (choices.every == 0 || choices.resumes || overwrite == Overwrite::allow) return;
+  if (CheckpointStore(choices.folder).steps().empty()) return;
+  refuse(choices.folder, "holds checkpoints of an earlier run",
+         "pass `--resume` to go on from them, or `--force` to start anew and replace them");
+}
+
+void check_outputs(const RunRequest& request, const FoundCheckpoints& found, std::int64_t ranks) {
+  check_metrics(request, found);
+  check_checkpoints(request.checkpoints, request.overwrite);
   if (!request.record_steps.empty())
     for (std::int64_t rank = 0; rank < ranks; ++rank)
       check_overwrite(recording_path(request.directory, rank), request.overwrite);
@@ -91,7 +108,6 @@ RunInputs load_inputs(const RunRequest& request, std::int64_t ranks) {
   inputs.plan = load_plan(request.directory, ranks);
   if (request.save_weights)
     inputs.model_config = parse_json(read_file(request.directory / model_config_file_name));
-  check_outputs(request, ranks);
   inputs.documents = load_documents(request.data);
   const PlanFile& plan = inputs.plan.plan;
   Packs(inputs.documents, {plan.pack_length, plan.sample_length}, plan.vocab_size,
@@ -101,6 +117,16 @@ RunInputs load_inputs(const RunRequest& request, std::int64_t ranks) {
     inputs.weights.emplace(*request.weights);
     check_weights(inputs.plan.schedule, *inputs.weights);
   }
+  inputs.data = {plan.seed, plan.pack_length, plan.sample_length, inputs.documents->size(),
+                 n_tokens(*inputs.documents)};
+  if (request.checkpoints.resumes) {
+    const CheckpointStore store(request.checkpoints.folder);
+    inputs.checkpoints = find_checkpoints(store);
+    if (inputs.checkpoints.whole.empty()) refuse_to_resume(store, inputs.checkpoints);
+    check_resumable(inputs.checkpoints.whole.front(), inputs.plan.schedule, inputs.data,
+                    request.steps);
+  }
+  check_outputs(request, inputs.checkpoints, ranks);
   return inputs;
 }
 

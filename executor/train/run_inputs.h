@@ -15,10 +15,20 @@
 #include "costmodel/io/json.h"
 #include "costmodel/io/plan_file.h"
 #include "costmodel/ir/schedule.h"
+#include "executor/checkpoints/checkpoint_file.h"
 #include "executor/data/documents.h"
+#include "executor/train/resume.h"
 #include "executor/weights/safetensors.h"
 
 namespace xt {
+
+/// Checkpoints that a run writes and starts from.
+struct CheckpointChoices {
+  std::filesystem::path folder;
+  std::int64_t every = 0;  ///< steps between two of them; 0: none is written
+  std::int64_t keep = 2;   ///< the latest so many stay
+  bool resumes = false;    ///< goes on from the latest that is whole
+};
 
 /// What the user asks of a run.
 struct RunRequest {
@@ -29,6 +39,8 @@ struct RunRequest {
   std::optional<std::filesystem::path> weights;       ///< to start from; else drawn from the seed
   std::optional<std::filesystem::path> save_weights;  ///< folder for the trained ones
   std::optional<DType> save_dtype;                    ///< theirs; else the plan's compute type
+  CheckpointChoices checkpoints;
+  std::int64_t stall_timeout_s = 0;  ///< after which a run that does not move ends; 0: never
   Overwrite overwrite = Overwrite::refuse;
 };
 
@@ -54,6 +66,8 @@ struct RunInputs {
   std::shared_ptr<const Documents> documents;
   std::optional<Weights> weights;
   Json model_config;  ///< config.json of the model, where weights are saved
+  DataIdentity data;
+  FoundCheckpoints checkpoints;  ///< where the run resumes; there is a whole one
 };
 
 /// Reads everything that `request` names and checks that its output may be written.

@@ -75,7 +75,7 @@ void Trainer::take_packs() {
   const std::int64_t groups = schedule_.ranks / layout_.sequence_ranks;
   std::int64_t n_valid = 0;
   for (std::int64_t i = 0; i < n_packs; ++i) {
-    const std::int64_t index = (step_ * n_packs + i) * groups + rank_ / layout_.sequence_ranks;
+    const std::int64_t index = position_.next_pack + i * groups + rank_ / layout_.sequence_ranks;
     of_step_.push_back(packs_(index));
     n_valid += n_valid_labels(std::span(of_step_.back().labels)
                                   .subspan(static_cast<std::size_t>(first_token()),
@@ -83,6 +83,7 @@ void Trainer::take_packs() {
   }
   const std::array<float, 1> count{static_cast<float>(n_valid)};
   fill<float>(state_.memory, schedule_.batch.valid_tokens, 0, count);
+  position_.next_pack += n_packs * groups;
 }
 
 std::vector<PackFacts> Trainer::load(std::int32_t index) {
@@ -112,31 +113,33 @@ PackFacts Trainer::load_one(const Pack& pack, std::int64_t micro_batch) {
 
 StepOutcome Trainer::step() {
   take_packs();
-  ++step_;
+  ++position_.step;
   StepRequest request;
   request.rank = rank_;
-  request.constants = {learning_rate_at(optimizer_, step_),
+  request.constants = {learning_rate_at(optimizer_, position_.step),
                        optimizer_.beta1,
                        optimizer_.beta2,
                        optimizer_.adam_eps,
                        optimizer_.weight_decay,
                        optimizer_.max_grad_norm,
-                       step_,
-                       n_updates_ + 1,
+                       position_.step,
+                       position_.n_updates + 1,
                        optimizer_.momentum,
                        optimizer_.router_bias_update_speed,
                        optimizer_.balance_loss / static_cast<double>(packs_of_all_ranks())};
+  activity_.step = position_.step;
+  request.activity = &activity_;
   request.load_packs = [this](std::int32_t index) { return load(index); };
   StepOutcome outcome;
   outcome.result = execute(state_, request);
-  outcome.step = step_;
+  outcome.step = position_.step;
   outcome.loss = scalar(state_.memory, schedule_.batch.loss);
   outcome.grad_norm = std::sqrt(scalar(state_.memory, schedule_.batch.grad_norm));
   if (schedule_.batch.balance_loss != no_buffer)
     outcome.balance_loss = scalar(state_.memory, schedule_.batch.balance_loss);
   outcome.learning_rate = request.constants.learning_rate;
   outcome.is_skipped = !std::isfinite(scalar(state_.memory, schedule_.batch.grad_norm));
-  if (!outcome.is_skipped) ++n_updates_;
+  if (!outcome.is_skipped) ++position_.n_updates;
   return outcome;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "costmodel/io/plan_file.h"
+#include "executor/checkpoints/checkpoint_file.h"
 #include "executor/communicators/gloo.h"
 #include "executor/data/packs.h"
 #include "executor/runtime/execute.h"
@@ -54,12 +55,19 @@ class Trainer {
   Trainer(const Schedule& schedule, const KernelTable& kernels, Communicators communicators,
           std::int32_t rank, PackSource packs, const PlanOptimizer& optimizer);
 
+  /// How far this rank has come; the same on all ranks.
+  [[nodiscard]] const RunPosition& position() const { return position_; }
+  /// Goes on behind `position`, the parameters and moments of which are in state().memory.
+  void resume(const RunPosition& position) { position_ = position; }
+
   /// Runs the next step.
   ///
   /// Throws: PeerLost; InputError if a pack has a token outside the vocabulary
   StepOutcome step();
 
   StepState& state() { return state_; }
+  /// What this rank is at; another thread may look.
+  [[nodiscard]] const StepActivity& activity() const { return activity_; }
 
  private:
   void take_packs();
@@ -75,8 +83,8 @@ class Trainer {
   PlanOptimizer optimizer_;
   BatchLayout layout_;
   std::int64_t n_micro_steps_ = 0;
-  std::int64_t step_ = 0;
-  std::int64_t n_updates_ = 0;
+  RunPosition position_;
+  StepActivity activity_;
   std::vector<Pack> of_step_;
 };
 

@@ -1,0 +1,59 @@
+#include <algorithm>
+
+#include "costmodel/diagnostics/check.h"
+#include "executor/train/run.h"
+
+namespace xt {
+namespace {
+
+template <typename T>
+T median(std::vector<T> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t middle = values.size() / 2;
+  if (values.size() % 2 == 1) return values[middle];
+  return (values[middle - 1] + values[middle]) / 2.0;
+}
+
+// One step's loss says as much of its packs as of the model.
+double final_loss(std::span<const StepMetrics> steps) {
+  const auto last = steps.last(std::max<std::size_t>(1, steps.size() / 10));
+  double sum = 0;
+  for (const StepMetrics& step : last) sum += step.loss;
+  return sum / static_cast<double>(last.size());
+}
+
+}  // namespace
+
+double mfu_of(const PlanFile& plan, Seconds time) {
+  if (plan.peak_flops_per_s <= 0) return 0;
+  return plan.model_flops / (plan.peak_flops_per_s * time.value);
+}
+
+RunSummary summarise(const std::vector<StepMetrics>& steps, const PlanFile& plan) {
+  XT_CHECK(!steps.empty());
+  const auto timed = std::span(steps).subspan(steps.size() > 1 ? 1 : 0);
+  const auto settled = std::span(steps).subspan(std::min<std::size_t>(2, steps.size() - 1));
+  RunSummary summary;
+  summary.n_timed_steps = std::ssize(timed);
+  const auto median_of = [&](const auto& value) {
+    std::vector<Seconds> values;
+    for (const StepMetrics& step : timed) values.push_back(value(step));
+    return median(std::move(values));
+  };
+  summary.step_time = median_of([](const StepMetrics& step) { return step.time; });
+  summary.tokens_per_device_s = plan.tokens_per_device() / summary.step_time.value;
+  summary.mfu = mfu_of(plan, summary.step_time);
+  for (std::size_t i = 0; i < n_traffic; ++i)
+    summary.traffic[i] = {
+        median_of([i](const StepMetrics& step) { return step.traffic[i].total; }),
+        median_of([i](const StepMetrics& step) { return step.traffic[i].exposed; })};
+  for (const StepMetrics& step : settled) {
+    if (step.peak_memory < summary.peak_memory) continue;
+    summary.peak_memory = step.peak_memory;
+    summary.peak_by_category = step.peak_by_category;
+  }
+  summary.final_loss = final_loss(steps);
+  return summary;
+}
+
+}  // namespace xt

@@ -1,0 +1,99 @@
+#include "executor/train/watcher.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+#include <vector>
+
+namespace xt {
+namespace {
+
+using std::chrono::steady_clock;
+
+/// How long the ranks that stand still wait for each other's word.
+constexpr std::chrono::seconds patience(3);
+constexpr std::chrono::milliseconds poll_interval(100);
+
+std::string moves_key(int rank) { return fmt::format("stalled/{}/moves", rank); }
+std::string place_key(int rank) { return fmt::format("stalled/{}/place", rank); }
+
+}  // namespace
+
+Watcher::Watcher(const Schedule& schedule, const StepActivity& activity, Rendezvous& rendezvous,
+                 std::chrono::seconds timeout, OnStall on_stall)
+    : schedule_(schedule),
+      activity_(activity),
+      rendezvous_(rendezvous),
+      timeout_(timeout),
+      on_stall_(std::move(on_stall)),
+      thread_([this] { watch(); }) {}
+
+Watcher::~Watcher() {
+  {
+    const std::scoped_lock lock(mutex_);
+    has_ended_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+bool Watcher::pause(std::chrono::milliseconds time) {
+  std::unique_lock lock(mutex_);
+  return !changed_.wait_for(lock, time, [this] { return has_ended_; });
+}
+
+// Time counts in pauses, so that a machine or a process that was asleep has not stood still.
+void Watcher::watch() {
+  std::int64_t seen = activity_.n_moves;
+  std::chrono::milliseconds still{};
+  while (pause(poll_interval)) {
+    const std::int64_t now = activity_.n_moves;
+    still = now == seen ? still + poll_interval : std::chrono::milliseconds(0);
+    seen = now;
+    if (still < timeout_) continue;
+    try {
+      return ask_others();
+    } catch (const std::exception&) {
+      return;  // the store is gone, and the run with it, which others say
+    }
+  }
+}
+
+/// Where this rank stands, in words.
+std::string Watcher::place() const {
+  std::string ops;
+  for (std::size_t lane = 0; lane < n_lanes; ++lane) {
+    const OpId op = activity_.running[lane];
+    if (op == no_op) continue;
+    ops += fmt::format("{}`{}` on lane {}", ops.empty() ? "" : ", ", op_name(schedule_, op),
+                       lane_names[lane]);
+  }
+  return fmt::format("step {}, {}", activity_.step.load(), ops.empty() ? "between ops" : ops);
+}
+
+void Watcher::ask_others() {
+  const int own = rendezvous_.place().rank, n = rendezvous_.place().world_size;
+  rendezvous_.say(place_key(own), place());
+  rendezvous_.say(moves_key(own), std::to_string(activity_.n_moves));
+  if (!pause(patience)) return;
+  std::optional<int> culprit, speaker;
+  std::int64_t fewest = 0;
+  std::string text;
+  for (int rank = 0; rank < n; ++rank) {
+    const std::optional<std::string> moves = rendezvous_.said(moves_key(rank));
+    if (moves && !speaker) speaker = rank;
+    const std::int64_t count = moves ? std::stoll(*moves) : -1;
+    if (!culprit || count < fewest) {
+      culprit = rank;
+      fewest = count;
+    }
+    text += fmt::format("\n  rank {}: {}", rank,
+                        moves ? *rendezvous_.said(place_key(rank)) : "does not answer");
+  }
+  rendezvous_.record_lost_rank(*culprit);
+  if (speaker != own) return on_stall_(std::nullopt);
+  on_stall_(fmt::format("nothing has moved for {} s; rank {} is in the way{}", timeout_.count(),
+                        *culprit, text));
+}
+
+}  // namespace xt

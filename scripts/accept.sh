@@ -2,13 +2,14 @@
 # Acceptance that reads a clock or takes long; writes the table that the tests assert on.
 #   scripts/accept.sh end_to_end [time|memory|planning]
 #   scripts/accept.sh cost_model [published|techniques|search]
+#   scripts/accept.sh executor
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 name=${1:-}
 case $name in
-end_to_end | cost_model) shift ;;
+end_to_end | cost_model | executor) shift ;;
 *)
-  echo "usage: scripts/accept.sh end_to_end [time|memory|planning] | cost_model [published|techniques|search]" >&2
+  echo "usage: scripts/accept.sh end_to_end [time|memory|planning] | cost_model [published|techniques|search] | executor" >&2
   exit 2
   ;;
 esac

@@ -240,9 +240,13 @@ Sourced<double> held_by(const std::vector<HeldShare>& held, Kernel kernel) {
 }
 
 void fill_overlap(Profile& profile, const std::vector<HeldShare>& held) {
-  profile.overlap = {held_by(held, Kernel::all_gather),   held_by(held, Kernel::reduce_scatter),
-                     held_by(held, Kernel::all_reduce),   held_by(held, Kernel::all_to_all),
-                     held_by(held, Kernel::copy_to_host), held_by(held, Kernel::copy_to_device)};
+  profile.overlap = {held_by(held, Kernel::all_gather),
+                     held_by(held, Kernel::reduce_scatter),
+                     held_by(held, Kernel::all_reduce),
+                     held_by(held, Kernel::all_to_all),
+                     held_by(held, Kernel::copy_to_host),
+                     held_by(held, Kernel::copy_to_device),
+                     std::nullopt};  // the shares are of all that was lost
 }
 
 // What a CPU's allocator holds. Nothing stands beside it in the memory that it counts.

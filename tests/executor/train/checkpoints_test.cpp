@@ -109,6 +109,20 @@ TEST_F(Checkpoints, ContinueOnAnotherLayout) {
     EXPECT_NEAR(found[i], expected[i], 1e-5 * expected[i]) << i;
 }
 
+// Of replicas, the first has a part; all ranks have the bias, and it is summed up once.
+TEST_F(Checkpoints, OfARouterWithABiasContinueWithoutReplicas) {
+  make("whole", {.ranks = 4, .expert_parallel = 2, .shard_ranks = 2, .has_router_bias = true});
+  make("fewer", {.ranks = 2, .gradient_accumulation = 2, .has_router_bias = true});
+  ASSERT_EQ(train("whole", 6, {"--checkpoint-every", "3"}).exit_code, 0);
+  fs::remove_all(checkpoints_ / "step-6");
+  const Answer answer = train("fewer", 6, {"--resume"});
+  ASSERT_EQ(answer.exit_code, 0) << answer.err;
+  const std::vector<double> expected = losses("whole"), found = losses("fewer");
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i)
+    EXPECT_NEAR(found[i], expected[i], 1e-5 * expected[i]) << i;
+}
+
 TEST_F(Checkpoints, ThatAreDamagedAreNamedAndTheOneBeforeIsUsed) {
   make("plan", {.ranks = 2});
   ASSERT_EQ(train("plan", 9, {"--checkpoint-every", "3", "--keep-checkpoints", "9"}).exit_code, 0);

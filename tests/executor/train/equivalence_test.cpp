@@ -4,6 +4,7 @@
 #include "tests/executor/train/equivalence.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -55,7 +56,8 @@ void compare_plans(const Precision& precision, std::int64_t ranks, Rendezvous& r
     const TrainedRun found = train_by(of, unique("plan"), rendezvous, network);
     const double difference = largest_difference(found, reference);
     require(difference <= precision.tolerance,
-            fmt::format("{}: losses differ by {} from one rank's", of.text(), difference));
+            fmt::format("{}: losses differ by {} from one rank's: {} and {}", of.text(), difference,
+                        fmt::join(found.losses, " "), fmt::join(reference.losses, " ")));
     const TrainedRun twin = train_by(of.twin(), unique("twin"), rendezvous, network);
     require(found.digest == twin.digest, of.text() + ": recompute or swap changed a bit");
   }

@@ -34,6 +34,14 @@ constexpr std::string_view tiny_config = R"({
   "norm_topk_prob": true, "tie_word_embeddings": false, "rope_theta": 10000.0
 })";
 
+constexpr std::string_view tiny_latent_config = R"({
+  "model_type": "deepseek_v3", "vocab_size": 256, "hidden_size": 32, "num_hidden_layers": 2,
+  "num_attention_heads": 2, "num_key_value_heads": 2, "intermediate_size": 64, "kv_lora_rank": 16,
+  "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8, "first_k_dense_replace": 1,
+  "n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2,
+  "moe_intermediate_size": 32, "tie_word_embeddings": false, "rope_theta": 10000.0
+})";
+
 }  // namespace
 
 Program::Program(const std::filesystem::path& folder, std::vector<std::string> arguments)
@@ -86,18 +94,16 @@ PlanFile make_plan(const std::filesystem::path& directory, const PlanChoices& ch
   strategy.gradient_accumulation = choices.gradient_accumulation;
   strategy.pack_length = strategy.sample_length = choices.pack_length;
   strategy.loss_chunk = choices.pack_length;
-  GraphOptions options;
-  options.tokens = choices.pack_length;
-  options.expert_parallel = choices.expert_parallel;
+  strategy.shard_ranks = choices.shard_ranks;
   create_folder(directory);
   const std::filesystem::path config = directory / model_config_file_name;
-  write_file(config, tiny_config, Overwrite::allow);
+  write_file(config, choices.has_router_bias ? tiny_latent_config : tiny_config, Overwrite::allow);
   const Architecture model = read<ModelConfig>(read_json(config)).architecture;
-  const Schedule schedule = lower(build_decoder(model, options), strategy);
+  const Schedule schedule = lower(build_decoder(model, graph_options(strategy)), strategy);
   PlanFile plan;
   plan.schedule_digest = digest_text(digest(schedule));
   plan.model_name = "tiny";
-  plan.model_type = "qwen3_moe";
+  plan.model_type = model.model_type;
   plan.vocab_size = 256;
   plan.machine_name = "here";
   plan.engine = strategy.engine;

@@ -49,6 +49,8 @@ struct PlanChoices {
   std::int64_t expert_parallel = 1;
   std::int64_t gradient_accumulation = 1;
   std::int64_t pack_length = 64;
+  std::int64_t shard_ranks = 0;  ///< 0: all
+  bool has_router_bias = false;  ///< DeepSeek-V3 instead of Qwen3-MoE
 };
 
 /// Writes a plan of a tiny routed model over bytes; returns its `plan.json`.

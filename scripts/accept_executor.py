@@ -65,7 +65,7 @@ def kill_once(draw, plan, data, checkpoints):
         seconds = time.monotonic() - begin
         err.seek(0)
         said = err.read()
-    lost = re.search(rf"rank {victim} was lost during (.*)", said)
+    lost = re.search(rf"rank {victim} was lost during ([^(\n]*)", said)
     row = {
         "rank": victim,
         "step": len(losses(plan)) + 1,

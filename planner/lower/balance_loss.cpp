@@ -31,9 +31,9 @@ void Lowering::clear_balance_loss() {
 }
 
 void Lowering::clear_pack_loads() {
+  if (build_.draft().batch.balance_loss == no_buffer) return;
   const std::int64_t n = counted_experts(graph_);
   for (MicroBatch& micro_batch : micro_batches_) {
-    if (n == 0) break;
     micro_batch.load =
         build_.transient({{n, 1, 1}, DType::fp32, MemoryCategory::other, Space::device});
     op({Kernel::fill_zero, DType::fp32, Group::none, {n}},

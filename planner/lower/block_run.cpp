@@ -58,17 +58,34 @@ MemoryCategory Lowering::category(const BlockRun& run, ValueId id) const {
              : MemoryCategory::recomputed_layer;
 }
 
+// What is there before the block runs.
+BufferId Lowering::given_value(const BlockRun& run, ValueRole role) {
+  const MicroBatch& micro_batch = micro_batches_[static_cast<std::size_t>(run.micro_batch)];
+  switch (role) {
+    case ValueRole::tokens:
+      return micro_batch.tokens;
+    case ValueRole::positions:
+      return micro_batch.positions;
+    case ValueRole::boundaries:
+      return micro_batch.boundaries;
+    case ValueRole::rope_table:
+      return micro_batch.table;
+    case ValueRole::router_bias:
+      return router_bias(run.layer).bias;
+    case ValueRole::expert_load:
+      return router_bias(run.layer).load;
+    case ValueRole::pack_load:
+      return micro_batch.load;
+    case ValueRole::balance_loss:
+      return build_.draft().batch.balance_loss;
+    default:
+      XT_CHECK(false, static_cast<int>(role));
+  }
+}
+
 BufferId Lowering::make_value(const BlockRun& run, ValueId id) {
   const GraphValue& value = run.block.graph->values[at(id)];
-  const MicroBatch& micro_batch = micro_batches_[static_cast<std::size_t>(run.micro_batch)];
-  if (value.role == ValueRole::tokens) return micro_batch.tokens;
-  if (value.role == ValueRole::positions) return micro_batch.positions;
-  if (value.role == ValueRole::boundaries) return micro_batch.boundaries;
-  if (value.role == ValueRole::rope_table) return micro_batch.table;
-  if (value.role == ValueRole::router_bias) return router_bias(run.layer).bias;
-  if (value.role == ValueRole::pack_load) return micro_batch.load;
-  if (value.role == ValueRole::balance_loss) return build_.draft().batch.balance_loss;
-  if (value.role == ValueRole::expert_load) return router_bias(run.layer).load;
+  if (value.role >= ValueRole::tokens) return given_value(run, value.role);
   XT_CHECK(value.role != ValueRole::parameter && value.role != ValueRole::parameter_gradient,
            at(id));
   // In lock-step, what an exchange writes is memory of its own lane, so that it waits for no

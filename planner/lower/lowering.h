@@ -180,6 +180,7 @@ class Lowering {
   void add_pending();
   void know(PreparedOp& op, const BlockRun& run);
   WorkId work_of(const PreparedOp& op, bool adds_product);
+  BufferId given_value(const BlockRun& run, ValueRole role);
   BufferId make_value(const BlockRun& run, ValueId id);
   MemoryCategory category(const BlockRun& run, ValueId id) const;
   Extent bound(SymbolKind kind, const BlockRun& run) const;

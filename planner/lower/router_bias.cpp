@@ -21,7 +21,8 @@ const GraphValue* router_bias_of(const Block& block) {
 }  // namespace
 
 void Lowering::make_router_bias(const FsdpUnit& unit, const std::string& name) {
-  const GraphValue* value = unit.layer < 0 ? nullptr : router_bias_of(*unit.block->graph);
+  if (unit.layer < 0 || !rules_.is_executed) return;
+  const GraphValue* value = router_bias_of(*unit.block->graph);
   if (value == nullptr) return;
   const std::int64_t n = value->shape[0].code;
   const auto resident = [&](MemoryCategory category) {

@@ -35,7 +35,7 @@ struct Case {
         "{} drops {} "
         "tp {} tokens shared {} in pieces {} zero {} pp {} of {} fp8 {} {} gathered {} "
         "pairs {} attention fused {} dropped {} offloaded {} state on the host {} weights {} "
-        "exchanges overlap {} references {} loss compiled {}",
+        "exchanges overlap {} references {} loss compiled {} routers balanced {}",
         strategy.engine, model.model_type, model.num_hidden_layers, model.tie_word_embeddings,
         strategy.ranks, strategy.expert_parallel,
         dispatch_names[static_cast<std::size_t>(strategy.dispatch)], strategy.sequence_parallel,
@@ -51,7 +51,8 @@ struct Case {
         fp8_recipe_names[static_cast<std::size_t>(strategy.fp8_recipe)], strategy.gathers_fp8,
         strategy.expert_parallel_overlap, strategy.fuses_attention, model.has_attention_dropout,
         strategy.offload_share, strategy.offloads_optimizer, strategy.offloads_parameters,
-        strategy.communication_overlap, !strategy.memory_efficient_linear, strategy.compiles_loss);
+        strategy.communication_overlap, !strategy.memory_efficient_linear, strategy.compiles_loss,
+        strategy.has_balance_loss);
   }
 };
 
@@ -213,6 +214,8 @@ inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& 
   s.swaps_optimizer =
       s.optimizer == Optimizer::adamw && engine.swaps_optimizer && random() % 4 == 0;
   draw_offload(random, engine, s);
+  s.has_balance_loss = engine.is_executed && drawn.model.is_moe() && s.sequence_parallel == 1 &&
+                       !drawn.model.has_sigmoid_router && random() % 2 == 0;
   s.loss_chunk = engine.chunks_loss ? up_to(s.loss_tokens()) : s.loss_tokens();
   return drawn;
 }

@@ -54,7 +54,7 @@ Quantised Fp8Products::quantised(const GraphOp& op, ValueId value, std::vector<G
     const std::int64_t moved = width(graph_.dtype) + width(DType::fp8);
     GraphOp cast = pass_over(graph_, block_, value, moved);
     cast.part = op.part;
-    cast.outputs = {fp8_like(block_, value)};
+    cast.outputs = {like(block_, value, DType::fp8)};
     to.push_back(std::move(cast));
     return to.back().outputs.front();
   };

@@ -40,10 +40,10 @@ inline GraphParameter& parameter_of(Block& block, const GraphOp& op) {
   return *found;
 }
 
-/// A new value of `block` like `value`, in fp8.
-inline ValueId fp8_like(Block& block, ValueId value) {
+/// A new value of `block` like `value`, in `dtype`.
+inline ValueId like(Block& block, ValueId value, DType dtype) {
   GraphValue copy = block.values[at(value)];
-  copy.dtype = DType::fp8;
+  copy.dtype = dtype;
   copy.role = ValueRole::activation;
   copy.is_recorded = false;
   block.values.push_back(copy);

@@ -88,7 +88,7 @@ std::vector<GraphOp> TransformerEngine::rewritten(const std::vector<GraphOp>& op
     if (is_linear(graph_, op)) {
       op = multiplied(std::move(op), to);
     } else if (is_gathered(op) || writes_fp8(op)) {
-      const ValueId narrow = fp8_like(block_, op.outputs[0]);
+      const ValueId narrow = like(block_, op.outputs[0], DType::fp8);
       if (is_gathered(op)) {
         op.inputs[0] = by_row(op.inputs[0], op, to);
         op.work.dtype = DType::fp8;
@@ -146,10 +146,10 @@ void TransformerEngine::quantise(ValueId value, const GraphOp& reader, std::vect
         to);
   }
   Quantised& copies = known_[value];
-  std::vector<ValueId> outputs = {fp8_like(block_, value)};
+  std::vector<ValueId> outputs = {like(block_, value, DType::fp8)};
   copies.by_row = outputs.front();
   if (is_multiplied_[at(value)]) {
-    outputs.push_back(fp8_like(block_, value));
+    outputs.push_back(like(block_, value, DType::fp8));
     copies.by_column = outputs.back();
   }
   const auto n = static_cast<std::int64_t>(outputs.size());
@@ -167,7 +167,7 @@ ValueId TransformerEngine::by_column(ValueId value, const GraphOp& reader,
   Quantised& copies = known_[value];
   if (!copies.by_column)
     copies.by_column = add(pass_over(graph_, block_, row, 2 * width(DType::fp8)), reader.part,
-                           {fp8_like(block_, value)}, to);
+                           {like(block_, value, DType::fp8)}, to);
   return *copies.by_column;
 }
 

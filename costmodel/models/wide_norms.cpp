@@ -5,15 +5,6 @@
 namespace xt {
 namespace {
 
-ValueId wide_like(Block& block, ValueId id) {
-  GraphValue value = block.values[at(id)];
-  value.dtype = DType::fp32;
-  value.role = ValueRole::activation;
-  value.is_recorded = false;
-  block.values.push_back(value);
-  return static_cast<ValueId>(block.values.size() - 1);
-}
-
 // Widens or narrows what `norm` reads or writes.
 GraphOp conversion(const OpGraph& graph, const Block& block, const GraphOp& norm, ValueId from,
                    ValueId to) {
@@ -35,10 +26,10 @@ std::vector<GraphOp> widened(const OpGraph& graph, Block& block, const std::vect
     norm.work.dtype = DType::fp32;
     const std::size_t n_wide = is_forward ? 1 : 2;  // x, or dy and x
     for (std::size_t i = 0; i < n_wide; ++i) {
-      norm.inputs[i] = wide_like(block, op.inputs[i]);
+      norm.inputs[i] = like(block, op.inputs[i], DType::fp32);
       written.push_back(conversion(graph, block, op, op.inputs[i], norm.inputs[i]));
     }
-    norm.outputs[0] = wide_like(block, op.outputs[0]);
+    norm.outputs[0] = like(block, op.outputs[0], DType::fp32);
     written.push_back(norm);
     written.push_back(conversion(graph, block, op, norm.outputs[0], op.outputs[0]));
   }

@@ -50,18 +50,8 @@ Json memory_json(const CategoryBytes& bytes) {
 }
 
 Json step_json(const StepMetrics& metrics) {
-  Json step = Json::object({{"step", metrics.step},
-                            {"loss", metrics.loss},
-                            {"grad_norm", metrics.grad_norm},
-                            {"learning_rate", metrics.learning_rate},
-                            {"skipped", metrics.is_skipped},
-                            {"step_time_s", metrics.time.value},
-                            {"tokens_per_device_s", metrics.tokens_per_device_s},
-                            {"mfu", metrics.mfu},
-                            {"peak_memory_bytes", metrics.peak_memory.value},
-                            {"host_memory_bytes", metrics.host_memory.value},
-                            {"reserved_memory_bytes", metrics.reserved_memory.value}});
-  if (metrics.balance_loss) step.add("balance_loss", *metrics.balance_loss);
+  Json step = Json::object({});
+  add_step(step, metrics);
   return step;
 }
 

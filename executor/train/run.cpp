@@ -187,20 +187,9 @@ class Run {
       traffic.add(std::string(traffic_names[i]),
                   Json::object({{"total_s", metrics.traffic[i].total.value},
                                 {"exposed_s", metrics.traffic[i].exposed.value}}));
-    Json line = Json::object({{"schema", "xt.metrics/1"},
-                              {"step", metrics.step},
-                              {"loss", metrics.loss},
-                              {"grad_norm", metrics.grad_norm},
-                              {"learning_rate", metrics.learning_rate},
-                              {"skipped", metrics.is_skipped},
-                              {"step_time_s", metrics.time.value},
-                              {"tokens_per_device_s", metrics.tokens_per_device_s},
-                              {"mfu", metrics.mfu},
-                              {"peak_memory_bytes", metrics.peak_memory.value},
-                              {"host_memory_bytes", metrics.host_memory.value},
-                              {"reserved_memory_bytes", metrics.reserved_memory.value},
-                              {"communication", traffic}});
-    if (metrics.balance_loss) line.add("balance_loss", *metrics.balance_loss);
+    Json line = Json::object({{"schema", "xt.metrics/1"}});
+    add_step(line, metrics);
+    line.add("communication", traffic);
     return line.dump();
   }
 

@@ -36,6 +36,9 @@ struct StepMetrics {
   CategoryBytes peak_by_category{};  ///< of this rank
 };
 
+/// Adds the numbers of a step to `to`, by their keys in metrics.jsonl.
+void add_step(Json& to, const StepMetrics& metrics);
+
 /// What a run measured, to be held against a prediction.
 struct RunSummary {
   std::int64_t n_timed_steps = 0;

@@ -24,6 +24,21 @@ double final_loss(std::span<const StepMetrics> steps) {
 
 }  // namespace
 
+void add_step(Json& to, const StepMetrics& metrics) {
+  to.add("step", metrics.step);
+  to.add("loss", metrics.loss);
+  to.add("grad_norm", metrics.grad_norm);
+  to.add("learning_rate", metrics.learning_rate);
+  to.add("skipped", metrics.is_skipped);
+  to.add("step_time_s", metrics.time.value);
+  to.add("tokens_per_device_s", metrics.tokens_per_device_s);
+  to.add("mfu", metrics.mfu);
+  to.add("peak_memory_bytes", metrics.peak_memory.value);
+  to.add("host_memory_bytes", metrics.host_memory.value);
+  to.add("reserved_memory_bytes", metrics.reserved_memory.value);
+  if (metrics.balance_loss) to.add("balance_loss", *metrics.balance_loss);
+}
+
 double mfu_of(const PlanFile& plan, Seconds time) {
   if (plan.peak_flops_per_s <= 0) return 0;
   return plan.model_flops / (plan.peak_flops_per_s * time.value);

@@ -86,6 +86,7 @@ TEST(Families, ABiasAddsOnePassOverItsGradient) {
   EXPECT_EQ(count(gpt_oss.backward, Kernel::sum_rows), 5);
   EXPECT_EQ(count(gpt_oss.backward, Kernel::sum_expert_rows), 2);
   EXPECT_EQ(count(gpt_oss.backward, Kernel::sinks_backward), 1);
+  EXPECT_EQ(count(gpt_oss.backward, Kernel::cast), count(mixtral.backward, Kernel::cast));
 }
 
 TEST(Families, AnglesOfGlmTurnHalfAHead) {

@@ -220,6 +220,15 @@ TEST_F(Checkpoints, AreReadByADryRunWhichTrainsNothing) {
   EXPECT_EQ(train("plan", 6, {"--dry-run"}).exit_code, 2) << "its numbers would be overwritten";
 }
 
+TEST_F(Checkpoints, ADryRunOfWhatThisHostHasNoMemoryForSaysNo) {
+  PlanFile plan = make_plan(folder_.path() / "plan", {.ranks = 2});
+  plan.prediction->peak_memory_bytes = std::int64_t{1} << 60;
+  write_plan(folder_.path() / "plan", plan, Overwrite::allow);
+  const Answer answer = train("plan", 4, {"--dry-run"});
+  EXPECT_EQ(answer.exit_code, 1) << answer.err;
+  EXPECT_THAT(answer.out, HasSubstr("does not fit"));
+}
+
 TEST_F(Checkpoints, ARunThatStandsStillEndsAndNamesRankStepAndOp) {
   make("plan", {.ranks = 2});
   Program program(folder_.path(), arguments("plan", 1'000'000,

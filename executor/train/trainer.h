@@ -12,7 +12,7 @@
 #include "costmodel/io/plan_file.h"
 #include "executor/checkpoints/checkpoint_file.h"
 #include "executor/communicators/gloo.h"
-#include "executor/data/packs.h"
+#include "executor/data/pack.h"
 #include "executor/runtime/execute.h"
 
 namespace xt {

@@ -152,7 +152,8 @@ DrawnPlan DrawnPlan::reference() const {
 DrawnPlan DrawnPlan::twin() const {
   DrawnPlan other = *this;
   std::erase_if(other.flags, [](const auto& flag) { return flag.first == "recompute_ops"; });
-  other.flags = test::with(other.flags, {{"recompute", "none"}, {"swap", "none"}});
+  other.flags = test::with(
+      other.flags, {{"recompute", "none"}, {"swap", "none"}, {"communication_overlap", "false"}});
   return other;
 }
 

@@ -154,6 +154,9 @@ DrawnPlan DrawnPlan::twin() const {
   std::erase_if(other.flags, [](const auto& flag) { return flag.first == "recompute_ops"; });
   other.flags = test::with(
       other.flags, {{"recompute", "none"}, {"swap", "none"}, {"communication_overlap", "false"}});
+  const bool has_muon = std::ranges::find(flags, std::pair<std::string, std::string>{
+                                                     "optimizer", "muon"}) != flags.end();
+  if (!has_muon) other.flags.emplace_back("swap_optimizer", "true");
   return other;
 }
 

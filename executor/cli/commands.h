@@ -54,6 +54,11 @@ ExitCode dry_run(const TrainOptions& options, const RunRequest& request, int n_r
 /// The physical memory of this host.
 Bytes physical_memory();
 
+/// Says how the run in `directory` stands: 1 if it failed, or its process is gone.
+///
+/// Throws: InputError if there is no run
+ExitCode status_command(const std::filesystem::path& directory, bool is_json);
+
 /// What this machine can run.
 ExitCode devices_command(bool is_json);
 

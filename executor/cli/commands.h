@@ -34,6 +34,7 @@ struct TrainOptions {
   bool may_overwrite = false;
   bool is_json = false;
   bool is_quiet = false;
+  bool prints_xtuner = false;          ///< XTuner's lines of all ranks instead of one per step
   OnStall on_stall;                    ///< says so and ends this process
   std::vector<std::string> arguments;  ///< of this program, itself first: ranks are started by them
 };

@@ -87,6 +87,8 @@ void describe(CLI::App& app, Arguments& arguments) {
   train->add_flag("--dry-run", options.is_dry_run,
                   "Check all that is read, say what would happen, and stop");
   train->add_flag("--force", options.may_overwrite, "Overwrite what an earlier run wrote");
+  train->add_flag("--xtuner-lines", options.prints_xtuner,
+                  "Log lines of all ranks as XTuner V1 prints them, on standard error");
   train->add_flag("-q,--quiet", options.is_quiet, "No line per step and no progress");
   train->footer("Example: xt-run train plans/tiny --data book.txt --steps 50 --record-steps 10-12");
 

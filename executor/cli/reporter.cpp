@@ -40,13 +40,18 @@ std::string failure_text(const std::exception& error) {
   return std::string(text.substr(0, text.find('\n')));
 }
 
-Reporter::Reporter(const TrainOptions& options, const RunRequest& request,
+Reporter::Reporter(const TrainOptions& options, const RunRequest& request, const PlanFile& plan,
                    const RankEnvironment& place)
     : options_(options),
+      request_(request),
+      plan_(plan),
+      rank_(place.rank),
       is_first_(place.rank == 0),
-      prints_steps_(is_first_ && !options.is_json && !options.is_quiet),
+      prints_steps_(is_first_ && !options.is_json && !options.is_quiet && !options.prints_xtuner),
       shows_progress_(is_first_ && !options.is_quiet && isatty(STDERR_FILENO) != 0),
       progress_(std::cerr, shows_progress_, "step", options.steps) {
+  place_.ranks = place.world_size;
+  place_.steps = request.steps;
   if (is_first_)
     marker_ = std::make_shared<RunMarker>(request.directory, record_of(request, place.world_size));
 }
@@ -61,6 +66,7 @@ RunListener Reporter::listener() {
 }
 
 void Reporter::finished() {
+  if (log_) log_->say(fmt::format("Training finished in {:.2f} seconds", place_.train_time.value));
   if (marker_) marker_->finished();
 }
 
@@ -69,13 +75,30 @@ void Reporter::failed(const std::exception& error) {
 }
 
 void Reporter::resumed(std::int64_t step) {
+  resumed_behind_ = step;
   if (marker_) marker_->resumed(step);
   if (is_first_ && !options_.is_quiet) fmt::print(stderr, "resumed behind step {}\n", step);
 }
 
+void Reporter::begin_log(const StepMetrics& first) {
+  began_ = std::chrono::steady_clock::now() - quantize(first.own.data_time + first.own.time);
+  log_.emplace(request_.directory, rank_, resumed_behind_);
+  log_->say(fmt::format("grad_accumulation_steps: {}", plan_.gradient_accumulation));
+}
+
+void Reporter::log(const StepMetrics& metrics) {
+  if (!log_) begin_log(metrics);
+  place_.train_time = to_seconds(std::chrono::steady_clock::now() - began_);
+  place_.run_tokens += metrics.own.tokens;
+  log_->step(metrics, place_);
+  if (options_.prints_xtuner && !options_.is_quiet)
+    fmt::print(stderr, "{}\n", xtuner_line(xtuner_message(metrics, place_), rank_));
+}
+
 void Reporter::step(const StepMetrics& metrics) {
+  if (shows_progress_) std::cerr << "\r\x1b[K" << std::flush;
+  log(metrics);
   if (prints_steps_) {
-    if (shows_progress_) std::cerr << "\r\x1b[K" << std::flush;
     fmt::print("{}\n", step_line(metrics, options_.steps));
     std::fflush(stdout);
   }

@@ -93,7 +93,7 @@ void report_end(const TrainOptions& options, const RunInputs& inputs,
 /// Runs `request`, and says how that goes and ends.
 std::vector<StepMetrics> run_reported(const TrainOptions& options, const RunRequest& request,
                                       const RankEnvironment& place, RunSession& session) {
-  Reporter reporter(options, request, place);
+  Reporter reporter(options, request, session.inputs.plan.plan, place);
   try {
     std::vector<StepMetrics> steps = run_steps(request, place, session, reporter.listener());
     reporter.finished();

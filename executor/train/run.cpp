@@ -73,6 +73,7 @@ class Run {
     const auto packs = std::make_shared<Packs>(
         session_.inputs.documents, PackShape{plan().pack_length, plan().sample_length},
         plan().vocab_size, static_cast<std::uint64_t>(plan().seed));
+    packs_per_epoch_ = packs->per_epoch();
     session_.trainer = std::make_unique<Trainer>(
         schedule(), cpu_kernels(), make_communicators(schedule(), *session_.network, place_.rank),
         place_.rank, [packs](std::int64_t index) { return packs->pack(index); }, plan().optimizer);
@@ -147,6 +148,7 @@ class Run {
   }
 
   StepMetrics step(Duration skew) {
+    const std::int64_t epoch = position().next_pack / packs_per_epoch_ + 1;
     const StepOutcome outcome = session_.trainer->step();
     const Timeline& timeline = outcome.result.timeline;
     const std::array<std::int64_t, 4> own{
@@ -155,7 +157,15 @@ class Run {
     const std::vector<std::int64_t> all = session_.world->gather(own);
     if (request_.record_steps.contains(outcome.step))
       recorded_ += timeline_lines(timeline, Duration(own[3] - all[3]));
-    return metrics_of(outcome, all);
+    StepMetrics metrics = metrics_of(outcome, all);
+    metrics.own = {to_seconds(makespan(timeline)),
+                   outcome.data_time,
+                   epoch,
+                   outcome.tokens,
+                   outcome.attention_ratio,
+                   timeline.device_memory.peak,
+                   timeline.host_memory.peak};
+    return metrics;
   }
 
   StepMetrics metrics_of(const StepOutcome& outcome, const std::vector<std::int64_t>& all) const {
@@ -223,7 +233,8 @@ class Run {
   RunSession& session_;
   const RunListener& listener_;
   std::string recorded_;
-  std::string lines_;         ///< of all steps so far, where checkpoints are written (rank 0)
+  std::string lines_;  ///< of all steps so far, where checkpoints are written (rank 0)
+  std::int64_t packs_per_epoch_ = 1;
   std::int64_t resumed_ = 0;  ///< the step behind which the run goes on
 };
 

@@ -44,7 +44,8 @@ std::string headline(const RunStatus& status) {
 Table table_of(const RunStatus& status) {
   Table table({{"", "", Align::left}, {"", "", Align::left}});
   const RunRecord& record = status.record;
-  table.row({"plan", fmt::format("{} on {} ranks", status.plan.model_name, record.ranks)});
+  table.row({"plan", fmt::format("{} on {} rank{}", status.plan.model_name, record.ranks,
+                                 record.ranks == 1 ? "" : "s")});
   std::string step = fmt::format("{} of {}", status.step(), record.steps);
   if (record.resumed_behind > 0) step += fmt::format(", resumed behind {}", record.resumed_behind);
   table.row({"step", step});

@@ -231,7 +231,7 @@ TEST_F(Checkpoints, ADryRunOfWhatThisHostHasNoMemoryForSaysNo) {
 }
 
 TEST_F(Checkpoints, StepsThatWereDoneBeforeAreNotRecordedAgain) {
-  make("plan", {});
+  make("plan", {.ranks = 2});
   ASSERT_EQ(train("plan", 3, {"--checkpoint-every", "3"}).exit_code, 0);
   const Answer answer = train("plan", 6, {"--resume", "--record-steps", "3-5"});
   EXPECT_EQ(answer.exit_code, 2);

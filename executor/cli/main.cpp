@@ -49,7 +49,8 @@ void describe_status(CLI::App& status, std::filesystem::path& directory) {
   status.add_option("plan", directory, "Plan directory that `xt-run train` runs or ran")
       ->required();
   status.footer(
-      "Exit code 0: it runs or is finished; 1: it failed, or its process is gone.\n"
+      "Exit code 0: it runs or is finished; 1: it failed, or its process is gone; 2: there is "
+      "none.\n"
       "Example: xt-run status plans/tiny");
 }
 

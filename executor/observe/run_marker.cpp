@@ -1,13 +1,13 @@
 #include "executor/observe/run_marker.h"
 
-#include <chrono>
 #include <exception>
 #include <utility>
 
 namespace xt {
 
-RunMarker::RunMarker(std::filesystem::path directory, RunRecord record)
-    : directory_(std::move(directory)), record_(std::move(record)) {
+RunMarker::RunMarker(std::filesystem::path directory, RunRecord record,
+                     std::chrono::milliseconds interval)
+    : directory_(std::move(directory)), interval_(interval), record_(std::move(record)) {
   record_.state = RunState::running;
   record_.rank_0 = this_process();
   record_.began_s = record_.beat_s = now_s();
@@ -26,8 +26,7 @@ RunMarker::~RunMarker() {
 
 void RunMarker::beat() {
   std::unique_lock lock(mutex_);
-  const std::chrono::seconds interval(beat_interval_s);
-  while (!changed_.wait_for(lock, interval, [this] { return has_ended_; })) {
+  while (!changed_.wait_for(lock, interval_, [this] { return has_ended_; })) {
     record_.beat_s = now_s();
     try {
       write_run_record(directory_, record_);

@@ -2,6 +2,7 @@
 
 // Says in a plan directory that a run goes on, as long as it does, and how it ended.
 
+#include <chrono>
 #include <condition_variable>
 #include <filesystem>
 #include <mutex>
@@ -17,10 +18,11 @@ namespace xt {
 /// to be gone.
 class RunMarker {
  public:
-  /// Writes `record`, its process and moments filled in.
+  /// Writes `record`, its process and moments filled in, and says every `interval` that it lives.
   ///
   /// Throws: std::system_error
-  RunMarker(std::filesystem::path directory, RunRecord record);
+  RunMarker(std::filesystem::path directory, RunRecord record,
+            std::chrono::milliseconds interval = std::chrono::seconds(beat_interval_s));
   ~RunMarker();
   RunMarker(const RunMarker&) = delete;
   RunMarker& operator=(const RunMarker&) = delete;
@@ -41,6 +43,7 @@ class RunMarker {
   void end(RunState state, const std::string& reason);
 
   std::filesystem::path directory_;
+  std::chrono::milliseconds interval_;
   std::mutex mutex_;
   std::condition_variable changed_;
   RunRecord record_;

@@ -228,6 +228,10 @@ TEST_F(Checkpoints, ADryRunOfWhatThisHostHasNoMemoryForSaysNo) {
   const Answer answer = train("plan", 4, {"--dry-run"});
   EXPECT_EQ(answer.exit_code, 1) << answer.err;
   EXPECT_THAT(answer.out, HasSubstr("does not fit"));
+  const Answer document = train("plan", 4, {"--dry-run", "--json", "--checkpoint-every", "2"});
+  EXPECT_EQ(document.exit_code, 1);
+  // Numbers, the record of the run, logs and checkpoints.
+  EXPECT_EQ(parse_json(document.out).at("writes").items().size(), 4u);
 }
 
 TEST_F(Checkpoints, StepsThatWereDoneBeforeAreNotRecordedAgain) {

@@ -149,6 +149,15 @@ TEST_F(Status, MarksHowARunEndedOnceOnly) {
   EXPECT_NO_THROW(check_not_running(plan_));
 }
 
+TEST_F(Status, HearsARunSayAgainAndAgainThatItLives) {
+  const RunMarker marker(plan_, leave(RunState::running, step_lines), std::chrono::milliseconds(5));
+  const double first = read_run_record(plan_)->beat_s;
+  const auto has_beaten = [&] { return read_run_record(plan_)->beat_s > first; };
+  for (int i = 0; i < 2000 && !has_beaten(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_TRUE(has_beaten());
+}
+
 TEST_F(Status, FollowsARunToItsEndAndThroughAResumption) {
   ASSERT_EQ(xt_run(folder_.path(), training(4, {"--checkpoint-every", "2"})).exit_code, 0);
   const Answer ended = ask();

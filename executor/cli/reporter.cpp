@@ -91,13 +91,14 @@ void Reporter::log(const StepMetrics& metrics) {
   place_.train_time = to_seconds(std::chrono::steady_clock::now() - began_);
   place_.run_tokens += metrics.own.tokens;
   log_->step(metrics, place_);
-  if (options_.prints_xtuner && !options_.is_quiet)
-    fmt::print(stderr, "{}\n", xtuner_line(xtuner_message(metrics, place_), rank_));
 }
 
 void Reporter::step(const StepMetrics& metrics) {
-  if (shows_progress_) std::cerr << "\r\x1b[K" << std::flush;
   log(metrics);
+  const bool prints_xtuner = options_.prints_xtuner && !options_.is_quiet;
+  if (shows_progress_ && (prints_steps_ || prints_xtuner)) std::cerr << "\r\x1b[K" << std::flush;
+  if (prints_xtuner)
+    fmt::print(stderr, "{}\n", xtuner_line(xtuner_message(metrics, place_), rank_));
   if (prints_steps_) {
     fmt::print("{}\n", step_line(metrics, options_.steps));
     std::fflush(stdout);

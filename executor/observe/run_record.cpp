@@ -41,6 +41,15 @@ std::optional<std::int64_t> began_ticks(std::int64_t process) {
   return ticks;
 }
 
+/// The record in `directory`; one that cannot be read tells of nobody.
+std::optional<RunRecord> readable_record(const std::filesystem::path& directory) {
+  try {
+    return read_run_record(directory);
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 double now_s() {
@@ -75,7 +84,7 @@ void write_run_record(const std::filesystem::path& directory, const RunRecord& r
 }
 
 void check_not_running(const std::filesystem::path& directory) {
-  const std::optional<RunRecord> record = read_run_record(directory);
+  const std::optional<RunRecord> record = readable_record(directory);
   if (!record || record->state != RunState::running || !is_alive(*record, now_s())) return;
   throw InputError({error_in((directory / run_file_name).string(),
                              fmt::format("says that process {} on {} is training this plan",

@@ -100,7 +100,8 @@ std::optional<RunRecord> read_run_record(const std::filesystem::path& directory)
 /// Throws: std::system_error
 void write_run_record(const std::filesystem::path& directory, const RunRecord& record);
 
-/// Throws: InputError if a process that lives is running the plan in `directory`
+/// Throws: InputError if a process that lives is running the plan in `directory`; a record that is
+///         damaged says of none
 void check_not_running(const std::filesystem::path& directory);
 
 }  // namespace xt

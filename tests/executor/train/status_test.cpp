@@ -216,6 +216,7 @@ TEST_F(Status, RefusesWhatIsNoRun) {
   EXPECT_EQ(damaged.exit_code, 2);
   EXPECT_THAT(damaged.err, AllOf(HasSubstr("run.json:1:"), HasSubstr("walking"),
                                  HasSubstr("there is no run to tell of")));
+  EXPECT_NO_THROW(check_not_running(plan_)) << "it may be trained all the same";
   const Answer none = xt_run(asked_.path(), {"status", (folder_.path() / "plam").string()});
   EXPECT_EQ(none.exit_code, 2);
   EXPECT_THAT(none.err, HasSubstr("plan.json: error: no such file"));

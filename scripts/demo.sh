@@ -43,6 +43,6 @@ train_plan routed 30 11-30 --pack-length 512 --sample-length 512 --recompute non
 
 heading "what is where"
 printf '%s\n' "  $out/main         plan directory: schedule, predicted and measured timelines" \
-  "  $out/trace.json   both timelines, for Perfetto" \
+  "  $out/trace.json   recorded steps of both ranks beside the prediction, for Perfetto" \
   "  $out/machine.yaml profile of this machine" \
   "  $out/overlay.yaml calibration; use it with xt-plan --overlay"

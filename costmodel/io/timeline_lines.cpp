@@ -35,7 +35,7 @@ std::int64_t count(Instant instant) { return (instant - Instant{}).count(); }
 
 Instant instant_from(const Json& json) { return Instant(Duration(json.as_int())); }
 
-Json header_json(const Timeline& timeline, Duration clock_offset) {
+Json header_json(const Timeline& timeline, Duration clock_offset, Duration step_start) {
   Json bindings = Json::array();
   for (const Bindings& values : timeline.bindings) {
     Json list = Json::array();
@@ -48,6 +48,7 @@ Json header_json(const Timeline& timeline, Duration clock_offset) {
                        {"rank", timeline.rank},
                        {"step", timeline.step},
                        {"clock_offset_ns", clock_offset.count()},
+                       {"step_start_ns", step_start.count()},
                        {"end_ns", count(timeline.end)},
                        {"bindings", bindings},
                        {"device_memory", memory_json(timeline.device_memory)},
@@ -67,6 +68,7 @@ void read_header(const Json& line, TimelineFile& file) {
   timeline.rank = narrow<std::int32_t>(line.at("rank"));
   timeline.step = narrow<std::int32_t>(line.at("step"));
   file.clock_offsets.emplace_back(line.at("clock_offset_ns").as_int());
+  file.step_starts.emplace_back(line.at("step_start_ns").as_int());
   timeline.end = instant_from(line.at("end_ns"));
   for (const Json& values : line.at("bindings").items()) {
     Bindings& bindings = timeline.bindings.emplace_back();
@@ -84,8 +86,8 @@ Event event_from(const Json& line) {
 
 }  // namespace
 
-std::string timeline_lines(const Timeline& timeline, Duration clock_offset) {
-  std::string text = header_json(timeline, clock_offset).dump() + '\n';
+std::string timeline_lines(const Timeline& timeline, Duration clock_offset, Duration step_start) {
+  std::string text = header_json(timeline, clock_offset, step_start).dump() + '\n';
   for (const Event& event : timeline.events)
     text += fmt::format("[{},{},{},{}]\n", at(event.op), event.repeat, count(event.start),
                         count(event.end));

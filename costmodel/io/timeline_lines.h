@@ -14,16 +14,19 @@
 
 namespace xt {
 
-inline constexpr std::string_view timeline_schema = "xt.timeline/1";
+inline constexpr std::string_view timeline_schema = "xt.timeline/2";
 
-/// The timelines of a file, and by how much later than rank 0's each one's clock started.
+/// The timelines of a file, by how much later than rank 0's each one's clock started, and when
+/// rank 0's did, since that of the first step of its run.
 struct TimelineFile {
   std::vector<Timeline> timelines;
   std::vector<Duration> clock_offsets;
+  std::vector<Duration> step_starts;
 };
 
 /// `timeline` as the text of a file, or of a part of one.
-std::string timeline_lines(const Timeline& timeline, Duration clock_offset = {});
+std::string timeline_lines(const Timeline& timeline, Duration clock_offset = {},
+                           Duration step_start = {});
 
 /// The timelines that `text`, the content of the file at `path`, describes.
 ///

@@ -34,6 +34,7 @@ struct TrainOptions {
   bool may_overwrite = false;
   bool is_json = false;
   bool is_quiet = false;
+  bool prints_xtuner = false;          ///< XTuner's lines of all ranks instead of one per step
   OnStall on_stall;                    ///< says so and ends this process
   std::vector<std::string> arguments;  ///< of this program, itself first: ranks are started by them
 };
@@ -53,6 +54,11 @@ ExitCode dry_run(const TrainOptions& options, const RunRequest& request, int n_r
 
 /// The physical memory of this host.
 Bytes physical_memory();
+
+/// Says how the run in `directory` stands: 1 if it failed, or its process is gone.
+///
+/// Throws: InputError if there is no run
+ExitCode status_command(const std::filesystem::path& directory, bool is_json);
 
 /// What this machine can run.
 ExitCode devices_command(bool is_json);

@@ -7,6 +7,8 @@
 #include "costmodel/units/format.h"
 #include "executor/cli/commands.h"
 #include "executor/launch/threads.h"
+#include "executor/observe/run_record.h"
+#include "executor/observe/xtuner_log.h"
 
 namespace xt {
 namespace {
@@ -120,6 +122,8 @@ class DryRun {
 
   void add_outputs() {
     add("writes", (request_.directory / metrics_file_name).string());
+    add("", (request_.directory / run_file_name).string());
+    add("", log_path(request_.directory, 0).parent_path().string());
     const CheckpointChoices& choices = request_.checkpoints;
     if (choices.every > 0)
       add("", fmt::format("{}/step-…, every {} steps, of which {} stay", choices.folder.string(),
@@ -129,10 +133,14 @@ class DryRun {
 
   void print() const {
     if (options_.is_json) {
-      Json document = Json::object({{"schema", "xt.dry_run/1"}});
+      Json document = Json::object({{"schema", "xt.dry_run/2"}});
+      Json writes = Json::array();
       for (const auto& [what, says] : lines_)
-        document.add(what.empty() ? "also_writes" : what, says);
-      fmt::print("{}", document.pretty());
+        if (what == "writes" || what.empty())
+          writes.push_back(says);
+        else
+          document.add(what, says);
+      fmt::print("{}", document.add("writes", writes).pretty());
       return;
     }
     Table table({{"", "", Align::left}, {"", "", Align::left}});

@@ -8,14 +8,13 @@
 #include <cstdlib>
 #include <exception>
 #include <memory>
-#include <new>
 #include <string>
-#include <string_view>
 
 #include "costmodel/diagnostics/diagnostic.h"
 #include "costmodel/diagnostics/nearest.h"
 #include "costmodel/report/style.h"
 #include "executor/cli/commands.h"
+#include "executor/cli/reporter.h"
 #include "executor/measure/measure.h"
 #include "executor/runtime/allocator.h"
 
@@ -26,6 +25,7 @@ using namespace xt;  // NOLINT(google-build-using-namespace): a main has no name
 struct Arguments {
   TrainOptions train;
   MeasureOptions measure;
+  std::filesystem::path watched;  ///< plan directory of `status`
   bool is_json = false;
 };
 
@@ -43,6 +43,15 @@ void describe_measure(CLI::App& measure, MeasureOptions& options) {
   measure.add_flag("--force", options.may_overwrite, "Overwrite the profile");
   measure.add_flag("-q,--quiet", options.is_quiet, "No progress");
   measure.footer("Example: xt-run measure --out profiles/this_machine.yaml --nproc 2");
+}
+
+void describe_status(CLI::App& status, std::filesystem::path& directory) {
+  status.add_option("plan", directory, "Plan directory that `xt-run train` runs or ran")
+      ->required();
+  status.footer(
+      "Exit code 0: it runs or is finished; 1: it failed, or its process is gone; 2: there is "
+      "none.\n"
+      "Example: xt-run status plans/tiny");
 }
 
 void describe(CLI::App& app, Arguments& arguments) {
@@ -79,11 +88,15 @@ void describe(CLI::App& app, Arguments& arguments) {
   train->add_flag("--dry-run", options.is_dry_run,
                   "Check all that is read, say what would happen, and stop");
   train->add_flag("--force", options.may_overwrite, "Overwrite what an earlier run wrote");
+  train->add_flag("--xtuner-lines", options.prints_xtuner,
+                  "Log lines of all ranks as XTuner V1 prints them, on standard error");
   train->add_flag("-q,--quiet", options.is_quiet, "No line per step and no progress");
   train->footer("Example: xt-run train plans/tiny --data book.txt --steps 50 --record-steps 10-12");
 
   describe_measure(*app.add_subcommand("measure", "Benchmark this machine and write its profile"),
                    arguments.measure);
+  describe_status(*app.add_subcommand("status", "How a run stands, while it goes on or after"),
+                  arguments.watched);
   app.add_subcommand("devices", "What this machine can run");
 }
 
@@ -114,11 +127,10 @@ void print_error(const InputError& error, const char* outcome) {
   fmt::print(stderr, "{}", render(error, {is_colored, outcome}));
 }
 
-/// The first line: what LibTorch throws has a stack below.
-std::string first_line(const std::exception& error) {
-  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return "out of memory";
-  const std::string_view text = error.what();
-  return std::string(text.substr(0, text.find('\n')));
+/// What has not happened where a command fails.
+const char* outcome_of(const CLI::App& app) {
+  if (app.got_subcommand("measure")) return "nothing was measured";
+  return app.got_subcommand("status") ? "there is no run to tell of" : "nothing was trained";
 }
 
 /// Prints what stopped this rank, and tells the others unless one of them is the cause.
@@ -132,7 +144,7 @@ int failed(const std::exception& error, const RunSession& session, const char* o
   if (input != nullptr && !is_said_by_rank_0) print_error(*input, outcome);
   if (input == nullptr)
     fmt::print(stderr, "error: {}{}\n", has_peers ? fmt::format("rank {}: ", rank) : "",
-               first_line(error));
+               failure_text(error));
   return status(input != nullptr ? ExitCode::bad_input : ExitCode::failed);
 }
 
@@ -161,15 +173,15 @@ int main(int argc, char** argv) {
     return usage_error(app, error, argc, argv);
   }
   arguments.train.is_json = arguments.is_json;
-  const bool measures = app.got_subcommand("measure");
   const auto session = std::make_unique<RunSession>();
   try {
     if (app.got_subcommand("devices")) return status(devices_command(arguments.is_json));
-    if (measures) return status(measure_command(arguments.measure));
+    if (app.got_subcommand("measure")) return status(measure_command(arguments.measure));
+    if (app.got_subcommand("status"))
+      return status(status_command(arguments.watched, arguments.is_json));
     return status(train_command(arguments.train, *session));
   } catch (const std::exception& error) {
-    const int code =
-        failed(error, *session, measures ? "nothing was measured" : "nothing was trained");
+    const int code = failed(error, *session, outcome_of(app));
     if (session->world == nullptr) return code;
     // A group that lost a rank may have threads that never end; nobody waits for them.
     std::fflush(nullptr);

@@ -1,16 +1,13 @@
 #include <fmt/format.h>
-#include <unistd.h>
-
-#include <cstdio>
-#include <iostream>
 
 #include "costmodel/diagnostics/diagnostic.h"
-#include "costmodel/report/progress.h"
 #include "executor/cli/commands.h"
+#include "executor/cli/reporter.h"
 #include "executor/cli/run_report.h"
 #include "executor/data/bigram_entropy.h"
 #include "executor/launch/launcher.h"
 #include "executor/launch/threads.h"
+#include "executor/observe/run_record.h"
 
 namespace xt {
 namespace {
@@ -76,44 +73,6 @@ ExitCode start_ranks(const TrainOptions& options, const RunRequest& request, int
   return static_cast<ExitCode>(launch(launched));
 }
 
-/// Says how a run goes on; on rank 0 only.
-class Reporter {
- public:
-  Reporter(const TrainOptions& options, bool is_first)
-      : options_(options),
-        is_first_(is_first),
-        prints_steps_(is_first && !options.is_json && !options.is_quiet),
-        shows_progress_(is_first && !options.is_quiet && isatty(STDERR_FILENO) != 0),
-        progress_(std::cerr, shows_progress_, "step", options.steps) {}
-
-  RunListener listener() {
-    return {options_.on_stall, [this](const StepMetrics& metrics) { step(metrics); },
-            [this](const std::string& warning) {
-              if (is_first_) fmt::print(stderr, "warning: {}\n", warning);
-            },
-            [this](const RunPosition& position) {
-              if (is_first_ && !options_.is_quiet)
-                fmt::print(stderr, "resumed behind step {}\n", position.step);
-            }};
-  }
-
- private:
-  void step(const StepMetrics& metrics) {
-    if (prints_steps_) {
-      if (shows_progress_) std::cerr << "\r\x1b[K" << std::flush;
-      fmt::print("{}\n", step_line(metrics, options_.steps));
-      std::fflush(stdout);
-    }
-    progress_.update(metrics.step);
-  }
-
-  const TrainOptions& options_;
-  bool is_first_;
-  bool prints_steps_;
-  bool shows_progress_;
-  Progress progress_;
-};
-
 void report_end(const TrainOptions& options, const RunInputs& inputs,
                 const std::vector<StepMetrics>& steps) {
   const PlanFile& plan = inputs.plan.plan;
@@ -131,6 +90,20 @@ void report_end(const TrainOptions& options, const RunInputs& inputs,
   fmt::print("\n{}\n", loss_line(summary, entropy));
 }
 
+/// Runs `request`, and says how that goes and ends.
+std::vector<StepMetrics> run_reported(const TrainOptions& options, const RunRequest& request,
+                                      const RankEnvironment& place, RunSession& session) {
+  Reporter reporter(options, request, session.inputs.plan.plan, place);
+  try {
+    std::vector<StepMetrics> steps = run_steps(request, place, session, reporter.listener());
+    reporter.finished();
+    return steps;
+  } catch (const std::exception& error) {
+    reporter.failed(error);
+    throw;
+  }
+}
+
 }  // namespace
 
 ExitCode train_command(const TrainOptions& options, RunSession& session) {
@@ -143,6 +116,7 @@ ExitCode train_command(const TrainOptions& options, RunSession& session) {
                        ? place.world_size
                        : options.n_ranks.value_or(static_cast<int>(read_plan(options.plan).ranks)));
   if (place.world_size == 1 && !is_launched()) {
+    check_not_running(options.plan);
     const auto planned = static_cast<int>(read_plan(options.plan).ranks);
     const int n_ranks = options.n_ranks.value_or(planned);
     if (n_ranks > 1) return start_ranks(options, request, n_ranks);
@@ -150,8 +124,7 @@ ExitCode train_command(const TrainOptions& options, RunSession& session) {
   if (is_launched()) end_with_launcher();
   limit_threads(options.threads.value_or(threads_per_rank(place.local_world_size)));
   session.inputs = load_inputs(request, place.world_size);
-  Reporter reporter(options, place.rank == 0);
-  const std::vector<StepMetrics> steps = run_steps(request, place, session, reporter.listener());
+  const std::vector<StepMetrics> steps = run_reported(options, request, place, session);
   if (place.rank == 0) report_end(options, session.inputs, steps);
   return ExitCode::yes;
 }

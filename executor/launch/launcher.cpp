@@ -4,6 +4,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -71,7 +72,7 @@ class Ranks {
     while (collect()) {
       const std::optional<int> signal = signals_.next(poll_interval);
       if (signal == SIGINT || signal == SIGTERM) interrupt(*signal);
-      if (deadline_ && steady_clock::now() > *deadline_) signal_running(SIGKILL);
+      if (deadline_ && steady_clock::now() > *deadline_) end_running();
     }
     return exit_code();
   }
@@ -138,11 +139,24 @@ class Ranks {
       if (!rank.end) kill(rank.process, signal);
   }
 
+  void end_running() {
+    has_ended_some_ = true;
+    signal_running(SIGKILL);
+  }
+
+  /// Whether the ranks have said all that there is to say: they ended by themselves, or by us.
+  bool is_said(const ProcessEnd& cause) const {
+    const auto is_killed = [](const Rank& rank) { return rank.end->signal != 0; };
+    return cause == ProcessEnd{3, 0} &&
+           (has_ended_some_ || std::ranges::none_of(ranks_, is_killed));
+  }
+
   int exit_code() const {
     if (interrupted_) return 3;
     if (first_failed_) {
       const ProcessEnd& cause = *end(*first_failed_);
       if (cause == ProcessEnd{2, 0}) return 2;
+      if (is_said(cause)) return 3;
       std::fprintf(stderr, "error: %s\n", sentence(*first_failed_, cause).c_str());
       return 3;
     }
@@ -157,6 +171,7 @@ class Ranks {
   std::optional<int> first_failed_;
   std::optional<steady_clock::time_point> deadline_;
   bool interrupted_ = false;
+  bool has_ended_some_ = false;  ///< ranks that did not end in time
 };
 
 }  // namespace

@@ -157,9 +157,16 @@ class Run {
         makespan(timeline).count(), timeline.device_memory.peak.value,
         timeline.host_memory.peak.value, nanoseconds(outcome.result.began) - skew.count()};
     const std::vector<std::int64_t> all = session_.world->gather(own);
+    if (!first_began_) first_began_ = all[3];
     if (request_.record_steps.contains(outcome.step))
-      recorded_ += timeline_lines(timeline, Duration(own[3] - all[3]));
-    return metrics_of(outcome, all);
+      recorded_ +=
+          timeline_lines(timeline, Duration(own[3] - all[3]), Duration(all[3] - *first_began_));
+    StepMetrics metrics = metrics_of(outcome, all);
+    metrics.own = {to_seconds(makespan(timeline)), outcome.data_time,
+                   feed_->epoch().number + 1,      outcome.tokens,
+                   outcome.attention_ratio,        timeline.device_memory.peak,
+                   timeline.host_memory.peak};
+    return metrics;
   }
 
   StepMetrics metrics_of(const StepOutcome& outcome, const std::vector<std::int64_t>& all) const {
@@ -228,8 +235,9 @@ class Run {
   const RunListener& listener_;
   std::shared_ptr<PackFeed> feed_;
   std::string recorded_;
-  std::string lines_;         ///< of all steps so far, where checkpoints are written (rank 0)
-  std::int64_t resumed_ = 0;  ///< the step behind which the run goes on
+  std::string lines_;  ///< of all steps so far, where checkpoints are written (rank 0)
+  std::optional<std::int64_t> first_began_;  ///< the first step, on rank 0, in ns of its clock
+  std::int64_t resumed_ = 0;                 ///< the step behind which the run goes on
 };
 
 }  // namespace

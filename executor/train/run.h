@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
-#include "costmodel/ir/account.h"
 #include "executor/communicators/rank_environment.h"
+#include "executor/observe/step_metrics.h"
 #include "executor/train/checkpointer.h"
 #include "executor/train/run_inputs.h"
 #include "executor/train/trainer.h"
@@ -17,24 +17,6 @@
 #include "executor/train/world.h"
 
 namespace xt {
-
-/// The numbers of one step; those of memory and time are the largest of all ranks.
-struct StepMetrics {
-  std::int64_t step = 0;
-  double loss = 0;
-  double grad_norm = 0;
-  double learning_rate = 0;
-  std::optional<double> balance_loss;  ///< of routers, times its coefficient, where there is one
-  bool is_skipped = false;             ///< nothing was updated, as the norm was no finite number
-  Seconds time;
-  double tokens_per_device_s = 0;
-  double mfu = 0;
-  Bytes peak_memory;
-  Bytes host_memory;
-  Bytes reserved_memory;  ///< of this rank
-  std::array<TrafficTime, n_traffic> traffic{};
-  CategoryBytes peak_by_category{};  ///< of this rank
-};
 
 /// Adds the numbers of a step to `to`, by their keys in metrics.jsonl.
 void add_step(Json& to, const StepMetrics& metrics);

@@ -55,6 +55,14 @@ void check_metrics(const RunRequest& request, const FoundCheckpoints& found) {
   if (!goes_on) check_overwrite(path, request.overwrite);
 }
 
+/// A run that goes on behind `step` does none of the steps before again.
+void check_recorded(const std::set<std::int64_t>& steps, std::int64_t step) {
+  if (steps.empty() || *steps.begin() > step) return;
+  throw InputError(fmt::format("--record-steps: step {} is done: the run goes on behind step {}",
+                               *steps.begin(), step),
+                   fmt::format("record from step {} on", step + 1));
+}
+
 void check_checkpoints(const CheckpointChoices& choices, Overwrite overwrite) {
   if (choices.every == 0 || choices.resumes || overwrite == Overwrite::allow) return;
   if (CheckpointStore(choices.folder).steps().empty()) return;
@@ -133,6 +141,7 @@ RunInputs load_inputs(const RunRequest& request, std::int64_t ranks) {
     if (inputs.checkpoints.whole.empty()) refuse_to_resume(store, inputs.checkpoints);
     check_resumable(inputs.checkpoints.whole.front(), inputs.plan.schedule, inputs.data,
                     request.steps);
+    check_recorded(request.record_steps, inputs.checkpoints.whole.front().file.position.step);
   }
   check_outputs(request, inputs.checkpoints, ranks);
   return inputs;

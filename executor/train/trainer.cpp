@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 
 #include "costmodel/diagnostics/check.h"
@@ -111,8 +112,20 @@ PackFacts Trainer::load_one(const Pack& pack, std::int64_t micro_batch) {
   return {sum_squared_lengths(pack), longest_sample(pack)};
 }
 
+double Trainer::attention_ratio() const {
+  double samples = 0, packs = 0;
+  for (const Pack& pack : of_step_) {
+    const auto length = static_cast<double>(pack.tokens.size());
+    samples += static_cast<double>(sum_squared_lengths(pack));
+    packs += length * length;
+  }
+  return samples / packs;
+}
+
 StepOutcome Trainer::step() {
+  const auto asked = std::chrono::steady_clock::now();
   take_packs();
+  const Duration waited = std::chrono::steady_clock::now() - asked;
   ++position_.step;
   StepRequest request;
   request.rank = rank_;
@@ -132,6 +145,9 @@ StepOutcome Trainer::step() {
   request.load_packs = [this](std::int32_t index) { return load(index); };
   StepOutcome outcome;
   outcome.result = execute(state_, request);
+  outcome.data_time = to_seconds(waited);
+  outcome.tokens = std::ssize(of_step_) * layout_.rank_tokens;
+  outcome.attention_ratio = attention_ratio();
   outcome.step = position_.step;
   outcome.loss = scalar(state_.memory, schedule_.batch.loss);
   outcome.grad_norm = std::sqrt(scalar(state_.memory, schedule_.batch.grad_norm));

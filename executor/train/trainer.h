@@ -45,6 +45,9 @@ struct StepOutcome {
   std::optional<double> balance_loss;  ///< of routers, times its coefficient, where there is one
   bool is_skipped = false;  ///< the norm was no finite number, so that nothing was updated
   StepResult result;
+  Seconds data_time;           ///< until the packs were there, before the step
+  std::int64_t tokens = 0;     ///< that this rank read
+  double attention_ratio = 1;  ///< Σ length² over samples by Σ length² over packs
 };
 
 /// A rank that trains.
@@ -71,6 +74,7 @@ class Trainer {
 
  private:
   void take_packs();
+  [[nodiscard]] double attention_ratio() const;
   std::vector<PackFacts> load(std::int32_t index);
   PackFacts load_one(const Pack& pack, std::int64_t micro_batch);
   std::int64_t first_token() const;

@@ -17,6 +17,19 @@ constexpr std::chrono::milliseconds poll_interval(100);
 std::string moves_key(int rank) { return fmt::format("stalled/{}/moves", rank); }
 std::string place_key(int rank) { return fmt::format("stalled/{}/place", rank); }
 
+/// The message: on its first line who is in the way of what, below where each rank stands.
+std::string stall_text(std::chrono::seconds still, int culprit, int speaker,
+                       const std::vector<std::optional<std::string>>& places) {
+  const auto place = [&](int rank) { return places[static_cast<std::size_t>(rank)]; };
+  std::string text =
+      fmt::format("nothing has moved for {} s; rank {} is in the way", still.count(), culprit);
+  text += place(culprit) ? fmt::format(" at {}", *place(culprit))
+                         : fmt::format(" of rank {} at {}", speaker, place(speaker).value_or("?"));
+  for (int rank = 0; rank < std::ssize(places); ++rank)
+    text += fmt::format("\n  rank {}: {}", rank, place(rank).value_or("does not answer"));
+  return text;
+}
+
 }  // namespace
 
 Watcher::Watcher(const Schedule& schedule, const StepActivity& activity, Rendezvous& rendezvous,
@@ -78,7 +91,7 @@ void Watcher::ask_others() {
   if (!pause(patience)) return;
   std::optional<int> culprit, speaker;
   std::int64_t fewest = 0;
-  std::string text;
+  std::vector<std::optional<std::string>> places;
   for (int rank = 0; rank < n; ++rank) {
     const std::optional<std::string> moves = rendezvous_.said(moves_key(rank));
     if (moves && !speaker) speaker = rank;
@@ -87,13 +100,11 @@ void Watcher::ask_others() {
       culprit = rank;
       fewest = count;
     }
-    text += fmt::format("\n  rank {}: {}", rank,
-                        moves ? *rendezvous_.said(place_key(rank)) : "does not answer");
+    places.push_back(moves ? rendezvous_.said(place_key(rank)) : std::nullopt);
   }
   rendezvous_.record_lost_rank(*culprit);
   if (speaker != own) return on_stall_(std::nullopt);
-  on_stall_(fmt::format("nothing has moved for {} s; rank {} is in the way{}", timeout_.count(),
-                        *culprit, text));
+  on_stall_(stall_text(timeout_, *culprit, *speaker, places));
 }
 
 }  // namespace xt

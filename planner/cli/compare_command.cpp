@@ -17,7 +17,7 @@ ExitCode compare_command(const CompareOptions& options, const Surroundings& arou
   } else {
     fmt::print("{}", comparison_text(plan, comparison));
     if (options.trace)
-      fmt::print("trace of both, for Perfetto: {}\n",
+      fmt::print("trace of all recorded steps and ranks, for Perfetto: {}\n",
                  around.style.painted(Meaning::path, options.trace->string()));
   }
   return ExitCode::yes;

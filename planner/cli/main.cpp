@@ -107,7 +107,8 @@ void describe(CLI::App& app, Arguments& arguments, RunFlags& flags) {
   CLI::App* compare = app.add_subcommand("compare", "Predicted against measured, op by op");
   compare->add_option("plan", arguments.compare.plan, "Plan directory with measured.jsonl")
       ->required();
-  compare->add_option("--trace", arguments.compare.trace, "Chrome trace of both, to write");
+  compare->add_option("--trace", arguments.compare.trace,
+                      "Chrome trace of all recorded steps and ranks, to write");
   compare->add_flag("--force", arguments.compare.may_overwrite, "Overwrite what is there");
 
   CLI::App* calibrate = app.add_subcommand("calibrate", "Fit scales to measured plans");

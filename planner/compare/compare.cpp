@@ -129,13 +129,12 @@ Timeline from_last_arrival(const MeasuredPlan& plan, std::size_t index, Duration
     const Work& work = plan.schedule.work(plan.schedule.op(timeline.events[e].op));
     if (kernel_class(work.kernel) != KernelClass::collective) continue;
     const GroupShape& group = plan.schedule.group(work.group);
-    const auto position = [&](std::int32_t rank) {  // ranks of a group agree in all but this digit
-      return std::pair(rank / (group.stride * group.size), rank % group.stride);
-    };
     Instant arrival = timeline.events[e].start;
     for (std::size_t other = 0; other < plan.measured.size(); ++other) {
       const Timeline& peer = plan.measured[other];
-      if (peer.step != timeline.step || position(peer.rank) != position(timeline.rank)) continue;
+      if (peer.step != timeline.step ||
+          group_of(group, peer.rank) != group_of(group, timeline.rank))
+        continue;
       arrival = std::max(arrival, peer.events[e].start + plan.clock_offsets[other] - offset);
     }
     arrival = std::min(arrival, timeline.events[e].end);

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "costmodel/hardware/profile.h"
@@ -22,8 +23,9 @@ struct MeasuredPlan {
   Profile profile;  ///< as priced, overlay included
   Schedule schedule;
   Timeline predicted;
-  std::vector<Timeline> measured;  ///< recorded steps of all ranks, the first step left out
-  std::vector<Duration> clock_offsets;
+  std::vector<Timeline> measured;       ///< recorded steps of all ranks, the first step left out
+  std::vector<Duration> clock_offsets;  ///< of each: how much later than rank 0's its step began
+  std::vector<Duration> step_starts;    ///< of each: when rank 0 began the step, in its run
 };
 
 /// The plan directory `directory`, which was run with recorded steps.
@@ -71,6 +73,11 @@ MemoryPeak memory_on_data(const Schedule& schedule, const Timeline& timeline);
 /// Symbols as the recorded steps bound them: the mean over micro-steps, steps and ranks.
 Bindings mean_bindings(const MeasuredPlan& plan);
 
+/// Which of the groups of this shape `rank` is in: ranks of one group have the same.
+inline std::pair<std::int32_t, std::int32_t> group_of(const GroupShape& shape, std::int32_t rank) {
+  return {rank / (shape.stride * shape.size), rank % shape.stride};
+}
+
 /// `timeline` with the start of every collective moved to the arrival of the last rank of its group
 /// in the same step; `skew` is what was moved.
 Timeline from_last_arrival(const MeasuredPlan& plan, std::size_t timeline, Duration& skew);
@@ -81,7 +88,9 @@ Json comparison_json(const MeasuredPlan& plan, const Comparison& comparison);
 /// The answer for people.
 std::string comparison_text(const MeasuredPlan& plan, const Comparison& comparison);
 
-/// Both timelines for Perfetto: predicted and measured as processes with the same lanes.
+/// All recorded steps for Perfetto on one clock: a process for each rank and one for what was
+/// predicted, a thread for each lane, and an arrow through every collective from the rank that came
+/// first to the one that came last.
 Json chrome_trace(const MeasuredPlan& plan);
 
 }  // namespace xt

@@ -30,6 +30,7 @@ void append(MeasuredPlan& plan, const std::filesystem::path& path) {
     if (file.timelines[i].step <= 1) continue;
     plan.measured.push_back(std::move(file.timelines[i]));
     plan.clock_offsets.push_back(file.clock_offsets[i]);
+    plan.step_starts.push_back(file.step_starts[i]);
   }
 }
 

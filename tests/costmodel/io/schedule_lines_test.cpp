@@ -92,10 +92,12 @@ TEST(TimelineLines, ReadBackEqualWithClockOffsets) {
   timeline.device_memory.op = OpId{3};
   timeline.device_memory.by_category[2] = Bytes(60);
   timeline.end = Instant(Duration(21));
-  const std::string text = timeline_lines(timeline, Duration(-12)) + timeline_lines(timeline);
+  const std::string text =
+      timeline_lines(timeline, Duration(-12), Duration(500)) + timeline_lines(timeline);
   const TimelineFile file = parse_timeline_lines("t", text);
   ASSERT_EQ(file.timelines.size(), 2u);
   EXPECT_EQ(file.clock_offsets, (std::vector<Duration>{Duration(-12), Duration(0)}));
+  EXPECT_EQ(file.step_starts, (std::vector<Duration>{Duration(500), Duration(0)}));
   EXPECT_EQ(timeline_lines(file.timelines[1]), timeline_lines(timeline));
   EXPECT_EQ(file.timelines[0].events, timeline.events);
   EXPECT_EQ(file.timelines[0].bindings, timeline.bindings);

@@ -24,6 +24,7 @@ namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::MatchesRegex;
 using testing::UnorderedElementsAre;
 
 class Checkpoints : public testing::Test {
@@ -252,6 +253,21 @@ TEST_F(Checkpoints, ADryRunOfWhatThisHostHasNoMemoryForSaysNo) {
   const Answer answer = train("plan", 4, {"--dry-run"});
   EXPECT_EQ(answer.exit_code, 1) << answer.err;
   EXPECT_THAT(answer.out, HasSubstr("does not fit"));
+  const Answer document = train("plan", 4, {"--dry-run", "--json", "--checkpoint-every", "2"});
+  EXPECT_EQ(document.exit_code, 1);
+  // Numbers, the record of the run, logs and checkpoints.
+  EXPECT_EQ(parse_json(document.out).at("writes").items().size(), 4u);
+}
+
+TEST_F(Checkpoints, StepsThatWereDoneBeforeAreNotRecordedAgain) {
+  make("plan", {.ranks = 2});
+  ASSERT_EQ(train("plan", 3, {"--checkpoint-every", "3"}).exit_code, 0);
+  const Answer answer = train("plan", 6, {"--resume", "--record-steps", "3-5"});
+  EXPECT_EQ(answer.exit_code, 2);
+  EXPECT_THAT(answer.err,
+              AllOf(HasSubstr("--record-steps: step 3 is done"), HasSubstr("goes on behind step 3"),
+                    HasSubstr("from step 4 on"), HasSubstr("nothing was trained")));
+  EXPECT_EQ(train("plan", 6, {"--resume", "--record-steps", "4-5"}).exit_code, 0);
 }
 
 TEST_F(Checkpoints, ARunThatStandsStillEndsAndNamesRankStepAndOp) {
@@ -265,8 +281,12 @@ TEST_F(Checkpoints, ARunThatStandsStillEndsAndNamesRankStepAndOp) {
   kill(*process, SIGSTOP);
   const Answer answer = program.wait();
   EXPECT_EQ(answer.exit_code, 3);
-  EXPECT_THAT(answer.err, AllOf(HasSubstr("nothing has moved for 1 s; rank 1 is in the way"),
-                                HasSubstr("rank 0: step "), HasSubstr("rank 1: does not answer")));
+  // One message: who, and which step, layer, phase and op waits for it.
+  const std::string op = "`[^`]+` on lane [a-z_]+";
+  const std::string place = "step [0-9]+, (between ops|" + op + "(, " + op + ")*)\n";
+  EXPECT_THAT(answer.err,
+              MatchesRegex("error: nothing has moved for 1 s; rank 1 is in the way of rank 0 at " +
+                           place + "  rank 0: " + place + "  rank 1: does not answer\n"));
 }
 
 /// Which rank dies and when, drawn from a seed.

@@ -73,6 +73,9 @@ TEST_F(XtRun, TrainsOnTwoRanksAndRecordsBoth) {
     ASSERT_EQ(recorded.timelines.size(), 2u);
     EXPECT_EQ(recorded.timelines[0].step, 2);
     EXPECT_LT(std::abs(recorded.clock_offsets[0].count()), 1'000'000'000);
+    EXPECT_GT(recorded.step_starts[0].count(), 0);  // step 1 began the run's clock
+    if (recorded.timelines[0].rank != 0) continue;
+    EXPECT_GE(recorded.step_starts[1] - recorded.step_starts[0], makespan(recorded.timelines[0]));
   }
 }
 

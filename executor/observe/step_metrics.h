@@ -1,0 +1,45 @@
+#pragma once
+
+// What a step was: the numbers that all ranks agree on, and those of this rank alone.
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "costmodel/ir/account.h"
+#include "costmodel/ir/memory.h"
+#include "costmodel/units/quantity.h"
+
+namespace xt {
+
+/// What a step was on one rank.
+struct RankStep {
+  Seconds time;
+  Seconds data_time;           ///< before it, until its packs were there
+  std::int64_t epoch = 1;      ///< of its last pack; counts from 1
+  std::int64_t tokens = 0;     ///< that this rank read; of a pack that is shared, its part
+  double attention_ratio = 1;  ///< Σ length² over samples by Σ length² over packs
+  Bytes device_memory;         ///< at the peak; so is the next
+  Bytes host_memory;
+};
+
+/// The numbers of one step; those of memory and time are the largest of all ranks.
+struct StepMetrics {
+  std::int64_t step = 0;
+  double loss = 0;
+  double grad_norm = 0;
+  double learning_rate = 0;
+  std::optional<double> balance_loss;  ///< of routers, times its coefficient, where there is one
+  bool is_skipped = false;             ///< nothing was updated, as the norm was no finite number
+  Seconds time;
+  double tokens_per_device_s = 0;
+  double mfu = 0;
+  Bytes peak_memory;
+  Bytes host_memory;
+  Bytes reserved_memory;  ///< of this rank
+  std::array<TrafficTime, n_traffic> traffic{};
+  CategoryBytes peak_by_category{};  ///< of this rank
+  RankStep own;
+};
+
+}  // namespace xt

@@ -1,7 +1,8 @@
 #pragma once
 
 // One call of a kernel under test, with the laws that every call obeys: the same bits every time,
-// and exactly the workspace that xt-plan declares.
+// and exactly the workspace that xt-plan declares. Kernels are those of the CPU, or, where the
+// program's argument is aten_kernels, those in terms of ATen, whose workspace nobody declares.
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -28,7 +29,8 @@ struct Call {
 };
 
 /// Runs the kernel twice from the same operands and leaves the outputs of the second run. Expects
-/// equal bits, untouched inputs, and allocations of exactly the declared workspace.
+/// equal bits, untouched inputs, and allocations of exactly the declared workspace, if there is
+/// one.
 void run(const Call& call);
 
 /// Normal random numbers, the same in every run of a test.

@@ -7,7 +7,6 @@
 #include "costmodel/io/json.h"
 #include "costmodel/io/schedule_lines.h"
 #include "costmodel/io/timeline_lines.h"
-#include "executor/runtime/allocator.h"
 #include "executor/train/parameters.h"
 
 namespace xt {
@@ -73,9 +72,15 @@ class Run {
     const auto packs = std::make_shared<Packs>(
         session_.inputs.documents, PackShape{plan().pack_length, plan().sample_length},
         plan().vocab_size, static_cast<std::uint64_t>(plan().seed));
+    std::unique_ptr<Device> device =
+        make_device(request_.device, place_.local_rank, place_.local_world_size);
+    session_.device_network = device->network(*session_.rendezvous);
+    Network& network = session_.device_network ? *session_.device_network : *session_.network;
     session_.trainer = std::make_unique<Trainer>(
-        schedule(), cpu_kernels(), make_communicators(schedule(), *session_.network, place_.rank),
-        place_.rank, [packs](std::int64_t index) { return packs->pack(index); }, plan().optimizer);
+        schedule(), kernels_for(request_.device),
+        make_communicators(schedule(), network, place_.rank), place_.rank,
+        [packs](std::int64_t index) { return packs->pack(index); }, plan().optimizer,
+        std::move(device));
   }
 
   void start() {
@@ -175,7 +180,9 @@ class Run {
     metrics.time = to_seconds(longest);
     metrics.tokens_per_device_s = plan().tokens_per_device() / metrics.time.value;
     metrics.mfu = mfu_of(plan(), metrics.time);
-    metrics.reserved_memory = memory_usage().reserved;
+    const MemoryUsage usage = session_.trainer->state().device->usage();
+    metrics.reserved_memory = usage.reserved;
+    metrics.beside_memory = usage.beside;
     metrics.traffic = account(schedule(), outcome.result.timeline).traffic;
     metrics.peak_by_category = outcome.result.timeline.device_memory.by_category;
     return metrics;

@@ -32,6 +32,7 @@ struct StepMetrics {
   Bytes peak_memory;
   Bytes host_memory;
   Bytes reserved_memory;  ///< of this rank
+  Bytes beside_memory;    ///< of this rank's device, beside its allocator; 0 of a CPU
   std::array<TrafficTime, n_traffic> traffic{};
   CategoryBytes peak_by_category{};  ///< of this rank
 };
@@ -69,6 +70,7 @@ struct RunSession {
   RunInputs inputs;
   std::unique_ptr<Rendezvous> rendezvous;
   std::unique_ptr<GlooNetwork> network;
+  std::unique_ptr<Network> device_network;  ///< of a device that has one of its own
   std::unique_ptr<World> world;
   std::unique_ptr<Trainer> trainer;
   std::unique_ptr<Watcher> watcher;  ///< where a timeout is asked for

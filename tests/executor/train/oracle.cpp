@@ -14,6 +14,7 @@
 #include "costmodel/io/json_document.h"
 #include "costmodel/models/config.h"
 #include "costmodel/models/decoder.h"
+#include "executor/aten_kernels/aten_kernels.h"
 #include "executor/train/parameters.h"
 #include "executor/train/trainer.h"
 #include "executor/weights/elements.h"
@@ -141,7 +142,7 @@ class OracleRun {
         schedule_(schedule_of(of, folder_, expected_)),
         rank_(rendezvous.place().rank),
         all_(network.group("world", group_members(rank_, static_cast<int>(of.ranks), 1))) {
-    KernelTable kernels = cpu_kernels();
+    KernelTable kernels = of.has_aten_kernels ? aten_kernels() : cpu_kernels();
     KernelFunction& square_sum = kernels[static_cast<std::size_t>(Kernel::square_sum)];
     plain_square_sum = square_sum;
     square_sum = capturing_square_sum;
@@ -197,7 +198,8 @@ class OracleRun {
     const double norm = told.at("gradient_norms").items()[i].as_double();
     losses_.push_back(outcome.loss);
     check_balance(outcome, told, i);
-    require_memory(trainer_->state(), outcome.result.timeline, case_.name());
+    if (!case_.has_aten_kernels)
+      require_memory(trainer_->state(), outcome.result.timeline, case_.name());
     require(std::abs(outcome.loss - loss) <= 1e-5 * loss,
             fmt::format("{}: loss of step {} is {}, expected {}", case_.name(), outcome.step,
                         outcome.loss, loss));
@@ -275,6 +277,7 @@ std::string OracleCase::name() const {
   if (sequence_parallel > 1) text += fmt::format("_sp{}", sequence_parallel);
   if (shard_ranks > 0) text += fmt::format("_shards{}", shard_ranks);
   if (micro_batches > 1) text += fmt::format("_lock_step{}", micro_batches);
+  if (has_aten_kernels) text += "_aten";
   if (!recompute_ops.is_all()) text += "_drops_" + recompute_ops.text();
   std::ranges::replace(text, '+', '_');
   return text;

@@ -56,7 +56,8 @@ Program::Program(const std::filesystem::path& folder, std::vector<std::string> a
   const int flags = O_WRONLY | O_CREAT | O_TRUNC;
   posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, out_.c_str(), flags, 0644);
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, err_.c_str(), flags, 0644);
-  const int error = posix_spawn(&process_, program.c_str(), &actions, nullptr, argv.data(), environ);
+  const int error =
+      posix_spawn(&process_, program.c_str(), &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) throw std::system_error(error, std::generic_category(), program);
 }

@@ -8,7 +8,7 @@
 #include <cstdlib>
 
 #include "costmodel/diagnostics/diagnostic.h"
-#include "executor/cuda/cuda_device.h"
+#include "executor/cuda/cuda_streams.h"
 #include "executor/devices/plugin.h"
 
 namespace xt {
@@ -59,7 +59,7 @@ void choose_arithmetic() {
 
 std::unique_ptr<Device> make(int local_rank) {
   choose_arithmetic();
-  return cuda_device(local_rank);
+  return stream_device(cuda_streams(local_rank));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "executor/cuda/counted_memory.h"
+#include "executor/runtime/counted_memory.h"
 
 #include <c10/core/CPUAllocator.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "executor/cuda/counted_memory.h"
+#include "executor/runtime/counted_memory.h"
 
 #include <utility>
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// Counts the buffers of a GPU and of pinned memory by space and category, as the CPU's allocator
-// counts its own. Private to cuda/.
+// Counts buffers of other allocators by space and category, as the CPU's allocator counts its
+// own. Private to runtime/.
 
 #include <c10/core/Allocator.h>
 

@@ -57,15 +57,15 @@ void choose_arithmetic() {
   context.setDeterministicFillUninitializedMemory(false);
 }
 
-std::unique_ptr<Device> make(int local_rank) {
+std::unique_ptr<Streams> streams(int local_rank) {
   choose_arithmetic();
-  return stream_device(cuda_streams(local_rank));
+  return cuda_streams(local_rank);
 }
 
 }  // namespace
 }  // namespace xt
 
 extern "C" const xt::DevicePlugin* xt_device_plugin() {
-  static const xt::DevicePlugin instance{TORCH_VERSION, xt::list, xt::make};
+  static const xt::DevicePlugin instance{TORCH_VERSION, xt::list, xt::streams};
   return &instance;
 }

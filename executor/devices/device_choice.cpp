@@ -83,7 +83,7 @@ void check_devices(DeviceChoice choice, int local_ranks) {
 std::unique_ptr<Device> make_device(DeviceChoice choice, int local_rank, int local_ranks) {
   if (choice != DeviceChoice::cuda) return cpu_device();
   check_devices(choice, local_ranks);
-  return plugin().make(local_rank);
+  return stream_device(plugin().streams(local_rank));
 }
 
 KernelTable kernels_for(DeviceChoice choice) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "costmodel/units/quantity.h"
-#include "executor/runtime/device.h"
+#include "executor/runtime/stream_device.h"
 
 namespace xt {
 
@@ -30,10 +30,8 @@ struct DeviceListing {
 struct DevicePlugin {
   const char* libtorch = "";  ///< the version of its headers
   DeviceListing (*list)() = nullptr;
-  /// The device that rank `local_rank` of this host uses from here on.
-  ///
-  /// Throws: InputError if it cannot be used
-  std::unique_ptr<Device> (*make)(int local_rank) = nullptr;
+  /// Those of the device that rank `local_rank` of this host uses from here on.
+  std::unique_ptr<Streams> (*streams)(int local_rank) = nullptr;
 };
 
 /// The symbol of the function `const DevicePlugin* ()`, with C linkage.

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "executor/aten_kernels/aten_kernels.h"
+#include "executor/devices/device_choice.h"
 #include "executor/runtime/allocator.h"
 #include "planner/lower/engine.h"
 
@@ -30,9 +31,10 @@ class Reseed : public testing::EmptyTestEventListener {
   }
 };
 
-std::vector<at::Tensor> copies(const std::vector<at::Tensor>& tensors) {
+std::vector<at::Tensor> copies(const std::vector<at::Tensor>& tensors, c10::Device place) {
   std::vector<at::Tensor> result;
-  for (const at::Tensor& tensor : tensors) result.push_back(tensor.clone());
+  for (const at::Tensor& tensor : tensors)
+    result.push_back(tensor.to(place, tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true));
   return result;
 }
 
@@ -52,10 +54,11 @@ Bytes declared_workspace(const Work& work, const Bindings& bindings) {
   return sum;
 }
 
-// The kernels that are tested, and whether what they allocate is declared.
+// The kernels that are tested, whether what they allocate is declared, and where they run.
 struct KernelsUnderTest {
   KernelTable table = cpu_kernels();
   bool declare_workspace = true;
+  c10::Device place = c10::kCPU;
 };
 
 KernelsUnderTest& under_test() {
@@ -84,15 +87,22 @@ void run(const Call& call) {
   std::copy(call.extents.begin(), call.extents.end(), work.extents.begin());
   const KernelFunction function = under_test().table[static_cast<std::size_t>(call.kernel)];
   ASSERT_NE(function, nullptr);
-  const std::vector<at::Tensor> first = copies(call.outputs), inputs = copies(call.inputs);
-  const KernelCall once{work, call.bindings, call.inputs, first, call.constants, call.step};
-  const KernelCall again{work, call.bindings, call.inputs, call.outputs, call.constants, call.step};
-  call_and_measure(function, once);
-  call_and_measure(function, again);
-  for (std::size_t i = 0; i < first.size(); ++i)
-    EXPECT_TRUE(equal_bits(first[i], call.outputs[i])) << name(call.kernel) << " output " << i;
+  const c10::Device place = under_test().place;
+  const std::vector<at::Tensor> first = copies(call.outputs, place),
+                                second = copies(call.outputs, place),
+                                inputs = copies(call.inputs, place);
+  const std::int64_t documents = call.documents;
+  call_and_measure(function,
+                   {work, call.bindings, inputs, first, call.constants, call.step, 0, documents});
+  call_and_measure(function,
+                   {work, call.bindings, inputs, second, call.constants, call.step, 0, documents});
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    call.outputs[i].copy_(second[i]);
+    EXPECT_TRUE(equal_bits(first[i].cpu(), call.outputs[i]))
+        << name(call.kernel) << " output " << i;
+  }
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    EXPECT_TRUE(equal_bits(inputs[i], call.inputs[i])) << name(call.kernel) << " input " << i;
+    EXPECT_TRUE(equal_bits(inputs[i].cpu(), call.inputs[i])) << name(call.kernel) << " input " << i;
 }
 
 at::ScalarType scalar_type(DType dtype) {
@@ -132,8 +142,12 @@ int main(int argc, char** argv) {
   xt::install_allocator();
   at::set_num_threads(1);
   testing::InitGoogleTest(&argc, argv);
-  if (argc > 1 && std::string_view(argv[1]) == "aten_kernels")
-    xt::under_test() = {xt::aten_kernels(), false};
+  const std::string_view tested = argc > 1 ? argv[1] : "";
+  if (tested == "aten_kernels") xt::under_test() = {xt::aten_kernels(), false, c10::kCPU};
+  if (tested == "cuda") {
+    const std::unique_ptr<xt::Device> gpu = xt::make_device(xt::DeviceChoice::cuda, 0, 1);
+    xt::under_test() = {xt::aten_kernels(), false, gpu->place(xt::Space::device)};
+  }
   testing::UnitTest::GetInstance()->listeners().Append(new xt::Reseed);
   return RUN_ALL_TESTS();
 }

@@ -2,7 +2,8 @@
 
 // One call of a kernel under test, with the laws that every call obeys: the same bits every time,
 // and exactly the workspace that xt-plan declares. Kernels are those of the CPU, or, where the
-// program's argument is aten_kernels, those in terms of ATen, whose workspace nobody declares.
+// program's argument is aten_kernels, those in terms of ATen, whose workspace nobody declares, and
+// where it is cuda, the same on the first GPU.
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -26,6 +27,7 @@ struct Call {
   ModelConstants constants{};
   StepConstants step{};
   Bindings bindings{};
+  std::int64_t documents = 0;
 };
 
 /// Runs the kernel twice from the same operands and leaves the outputs of the second run. Expects

@@ -64,7 +64,7 @@ DeviceListing cuda_devices() {
   try {
     return plugin().list();
   } catch (const InputError& error) {
-    return {{}, error.what(), ""};
+    return {{}, error.problems().front().message, error.problems().front().hint};
   }
 }
 

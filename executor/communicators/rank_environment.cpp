@@ -113,7 +113,9 @@ RankEnvironment rank_environment(const Variables& variable) {
   if (variable("RANK") || variable("WORLD_SIZE")) return from_torchrun(variable);
   if (variable("SLURM_PROCID") && variable("SLURM_STEP_NUM_TASKS")) return from_slurm(variable);
   if (variable("OMPI_COMM_WORLD_RANK")) return from_open_mpi(variable);
-  return {};
+  RankEnvironment alone;
+  alone.store_port = 0;  // any: nobody else is to find it
+  return alone;
 }
 
 std::string first_host(std::string_view node_list) {

@@ -20,6 +20,7 @@ struct TrainOptions {
   std::int64_t steps = 1;
   std::optional<int> n_ranks;  ///< to start on this host; the plan's if none
   std::optional<int> threads;  ///< per rank; an equal share of the cores if none
+  std::string device = "cpu";  ///< as typed
   std::string record_steps;    ///< as typed
   std::optional<std::filesystem::path> weights;
   std::optional<std::filesystem::path> save_weights;

@@ -8,6 +8,7 @@
 #include "costmodel/io/json.h"
 #include "costmodel/units/format.h"
 #include "executor/cli/commands.h"
+#include "executor/devices/device_choice.h"
 #include "executor/launch/threads.h"
 
 namespace xt {
@@ -16,7 +17,30 @@ Bytes physical_memory() {
   return Bytes(std::int64_t{sysconf(_SC_PHYS_PAGES)} * std::int64_t{sysconf(_SC_PAGE_SIZE)});
 }
 
+namespace {
+
+Json gpu_json(const DeviceFacts& gpu) {
+  return Json::object({{"kind", "cuda"},
+                       {"name", gpu.name},
+                       {"generation", gpu.generation},
+                       {"memory_bytes", gpu.memory.value},
+                       {"compute_dtypes", Json::array({"fp32", "bf16"})},
+                       {"collectives", "nccl"}});
+}
+
+void print_gpus(const DeviceListing& gpus) {
+  for (std::size_t i = 0; i < gpus.devices.size(); ++i) {
+    const DeviceFacts& gpu = gpus.devices[i];
+    fmt::print("cuda {}  {}, {}, {} of memory; trains in fp32 and bf16, ranks talk through NCCL\n",
+               i, gpu.name, gpu.generation, format(gpu.memory));
+  }
+  if (gpus.devices.empty()) fmt::print("cuda none: {}\n", gpus.absence);
+}
+
+}  // namespace
+
 ExitCode devices_command(bool is_json) {
+  const DeviceListing gpus = cuda_devices();
   const int cores = available_cores();
   const std::string vectors = at::get_cpu_capability();
   if (is_json) {
@@ -26,16 +50,19 @@ ExitCode devices_command(bool is_json) {
                                    {"vector_instructions", vectors},
                                    {"compute_dtypes", Json::array({"fp32"})},
                                    {"collectives", "gloo"}});
-    fmt::print("{}", Json::object({{"schema", "xt.devices/1"},
-                                   {"libtorch", TORCH_VERSION},
-                                   {"devices", Json::array({cpu})}})
-                         .pretty());
+    Json devices = Json::array({cpu});
+    for (const DeviceFacts& gpu : gpus.devices) devices.push_back(gpu_json(gpu));
+    fmt::print("{}",
+               Json::object(
+                   {{"schema", "xt.devices/1"}, {"libtorch", TORCH_VERSION}, {"devices", devices}})
+                   .pretty());
     return ExitCode::yes;
   }
   fmt::print("cpu  {} cores, {} of memory, {}; trains in fp32, ranks talk through Gloo\n", cores,
              format(physical_memory()), vectors);
   fmt::print("     up to {} ranks on this host keep a core each; LibTorch {}\n", cores,
              TORCH_VERSION);
+  print_gpus(gpus);
   return ExitCode::yes;
 }
 

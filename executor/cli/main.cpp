@@ -69,6 +69,8 @@ void describe(CLI::App& app, Arguments& arguments) {
                     "Ranks to start on this host (default: the plan's)");
   train->add_option("--threads", options.threads,
                     "Threads per rank (default: a share of the cores)");
+  train->add_option("--device", options.device,
+                    "cpu, cuda, or cpu-aten: the kernels of GPUs on the CPU (default cpu)");
   train->add_option("--record-steps", options.record_steps,
                     "Steps to write to measured.jsonl, such as 3 or 3-5,8");
   train->add_option("--weights", options.weights, "Safetensors to start from (default: drawn)");

@@ -38,6 +38,7 @@ RunRequest request_of(const TrainOptions& options) {
   request.directory = options.plan;
   request.data = options.data;
   request.steps = options.steps;
+  request.device = device_choice(options.device);
   if (!options.record_steps.empty())
     request.record_steps = parse_steps(options.record_steps, options.steps);
   request.weights = options.weights;
@@ -110,17 +111,14 @@ ExitCode train_command(const TrainOptions& options, RunSession& session) {
   const RunRequest request = request_of(options);
   const RankEnvironment place = rank_environment();
   check_ranks(options, place);
-  if (options.is_dry_run)
-    return dry_run(options, request,
-                   place.world_size > 1
-                       ? place.world_size
-                       : options.n_ranks.value_or(static_cast<int>(read_plan(options.plan).ranks)));
-  if (place.world_size == 1 && !is_launched()) {
-    check_not_running(options.plan);
-    const auto planned = static_cast<int>(read_plan(options.plan).ranks);
-    const int n_ranks = options.n_ranks.value_or(planned);
-    if (n_ranks > 1) return start_ranks(options, request, n_ranks);
-  }
+  const bool starts_ranks = place.world_size == 1 && !is_launched();
+  const int n_ranks =
+      starts_ranks ? options.n_ranks.value_or(static_cast<int>(read_plan(options.plan).ranks))
+                   : place.world_size;
+  check_devices(request.device, starts_ranks ? n_ranks : place.local_world_size);
+  if (options.is_dry_run) return dry_run(options, request, n_ranks);
+  if (starts_ranks) check_not_running(options.plan);
+  if (starts_ranks && n_ranks > 1) return start_ranks(options, request, n_ranks);
   if (is_launched()) end_with_launcher();
   limit_threads(options.threads.value_or(threads_per_rank(place.local_world_size)));
   session.inputs = load_inputs(request, place.world_size);

@@ -13,6 +13,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace xt {
 
@@ -105,6 +106,22 @@ class Communicator {
  private:
   int rank_;
   int size_;
+};
+
+/// Makes groups of ranks.
+class Network {
+ public:
+  Network() = default;
+  virtual ~Network() = default;
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
+
+  /// The group `name` of `ranks`; a group of one copies and has no network. All of `ranks` make it,
+  /// with the same arguments, and make their groups in the same order.
+  ///
+  /// Throws: PeerLost if one of them does not come
+  virtual std::unique_ptr<Communicator> group(std::string_view name,
+                                              std::span<const int> ranks) = 0;
 };
 
 }  // namespace xt

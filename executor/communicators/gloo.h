@@ -15,7 +15,7 @@
 namespace xt {
 
 /// This rank's network device, shared by all of its groups.
-class GlooNetwork {
+class GlooNetwork final : public Network {
  public:
   /// Ranks that meet on the loopback address stay on it; otherwise the interface is that of
   /// GLOO_SOCKET_IFNAME, or of this host's name.
@@ -26,11 +26,7 @@ class GlooNetwork {
   explicit GlooNetwork(Rendezvous& rendezvous,
                        std::chrono::seconds timeout = std::chrono::seconds(300));
 
-  /// The group `name` of `ranks`; a group of one copies and has no network. All of `ranks` make it,
-  /// with the same arguments, and make their groups in the same order.
-  ///
-  /// Throws: PeerLost if one of them does not come
-  std::unique_ptr<Communicator> group(std::string_view name, std::span<const int> ranks);
+  std::unique_ptr<Communicator> group(std::string_view name, std::span<const int> ranks) override;
 
  private:
   Rendezvous& rendezvous_;

@@ -4,6 +4,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <csignal>
 #include <string>
 #include <thread>
 #include <vector>
@@ -90,7 +91,10 @@ std::optional<int> Rendezvous::first_missing(std::span<const int> candidates) {
   return std::nullopt;
 }
 
+// Launchers send SIGTERM to all ranks when one has died. Whoever looks for that one ends by itself,
+// having named it.
 std::optional<int> Rendezvous::find_lost_rank(std::span<const int> candidates) {
+  std::signal(SIGTERM, SIG_IGN);
   try {
     store_->set(noticed_key(place_.rank), "1");
     const auto deadline = steady_clock::now() + patience;

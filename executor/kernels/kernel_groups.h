@@ -6,11 +6,6 @@
 
 namespace xt {
 
-/// The entry of `kernel`.
-inline KernelFunction& entry(KernelTable& table, Kernel kernel) {
-  return table[static_cast<std::size_t>(kernel)];
-}
-
 /// Enters embedding, residual, zeroing and conversion.
 void enter_elementwise(KernelTable& table);
 /// Enters SwiGLU, its parts, and GELU.

@@ -45,7 +45,8 @@ struct KernelCall {
   std::span<const at::Tensor> outputs;
   const ModelConstants& constants;
   const StepConstants& step;
-  std::int32_t place = 0;  ///< of this rank in the work's group
+  std::int32_t place = 0;      ///< of this rank in the work's group
+  std::int64_t documents = 0;  ///< in the pack that attention sees; 0 where nobody counted them
 
   /// Extent `i` of the kernel's row.
   std::int64_t extent(std::size_t i) const { return work.extent(i, bindings); }
@@ -55,6 +56,14 @@ using KernelFunction = void (*)(const KernelCall&);
 
 /// By Kernel; null for collectives, copies and host ops, which lanes do themselves.
 using KernelTable = std::array<KernelFunction, n_kernels>;
+
+/// The entry of `kernel`.
+inline KernelFunction& entry(KernelTable& table, Kernel kernel) {
+  return table[static_cast<std::size_t>(kernel)];
+}
+
+/// Checks that `table` has every kernel that is executed by a function, and no other.
+void check_complete(const KernelTable& table);
 
 /// The kernels of this machine's CPU: fp32 and bf16 operands, all arithmetic in fp32.
 ///

@@ -4,85 +4,26 @@
 // Source: Su et al. 2021, "RoFormer", eq. 34; halves as in Hugging Face transformers, rotate_half,
 // and adjacent columns as in DeepSeek-V3's published code
 
-#include <algorithm>
 #include <cmath>
-#include <numbers>
 
 #include "executor/kernels/kernel_groups.h"
 #include "executor/kernels/operands.h"
+#include "executor/kernels/rope_frequencies.h"
 #include "executor/kernels/vector_math.h"
 
 namespace xt {
 namespace {
-
-constexpr auto pi = std::numbers::pi_v<float>;
-
-// Source: Hugging Face transformers, modeling_rope_utils.py, _compute_llama3_parameters
-float scaled_as_llama3(float frequency, const RopeScaling& by) {
-  const auto factor = static_cast<float>(by.factor), low = static_cast<float>(by.low_freq_factor),
-             high = static_cast<float>(by.high_freq_factor),
-             length = static_cast<float>(by.original_length);
-  const float wave = 2 * pi / frequency;
-  if (wave < length / high) return frequency;
-  if (wave > length / low) return frequency / factor;
-  const float share = (length / wave - low) / (high - low);
-  return (1 - share) * frequency / factor + share * frequency;
-}
-
-// The column whose wave turns so often within the original length.
-double column_of_turns(double turns, double length, double theta, double D) {
-  return D * std::log(length / (turns * 2 * std::numbers::pi)) / (2 * std::log(theta));
-}
-
-// Divided by the factor behind the columns of slow waves, in part between these and fast ones.
-//
-// Source: Hugging Face transformers, modeling_rope_utils.py, _compute_yarn_parameters
-float scaled_as_yarn(float frequency, std::int64_t column, std::int64_t D, double theta,
-                     const RopeScaling& by) {
-  const auto size = static_cast<double>(D);
-  double low = column_of_turns(by.beta_fast, by.original_length, theta, size);
-  double high = column_of_turns(by.beta_slow, by.original_length, theta, size);
-  if (by.truncates) {
-    low = std::floor(low);
-    high = std::ceil(high);
-  }
-  low = std::max(low, 0.0);
-  high = std::min(high, size - 1);
-  if (low == high) high += 0.001;
-  const double ramp = (static_cast<double>(column) - low) / (high - low);
-  const auto divided = static_cast<float>(std::clamp(ramp, 0.0, 1.0));
-  return frequency / static_cast<float>(by.factor) * divided + frequency * (1 - divided);
-}
-
-float scaled(float frequency, std::int64_t column, std::int64_t D,
-             const ModelConstants& constants) {
-  const RopeScaling& by = constants.rope_scaling;
-  switch (by.kind) {
-    case RopeScalingKind::none:
-      return frequency;
-    case RopeScalingKind::linear:
-      return frequency / static_cast<float>(by.factor);
-    case RopeScalingKind::llama3:
-      return scaled_as_llama3(frequency, by);
-    case RopeScalingKind::yarn:
-      return scaled_as_yarn(frequency, column, D, constants.rope_theta, by);
-    case RopeScalingKind::other:
-      break;
-  }
-  XT_CHECK(false, static_cast<int>(by.kind));
-}
 
 // Angles are fp32 products, as in the models' published code, so that far positions agree with it.
 void rope_table(const KernelCall& call) {
   const std::int64_t T = call.extent(0), D = call.extent(1), half = D / 2;
   const auto* positions = elements<std::int64_t>(call.inputs[0], T);
   auto* table = writable<float>(call.outputs[0], T * D);
-  const auto theta = static_cast<float>(call.constants.rope_theta);
+  const std::vector<float> frequencies = rope_frequencies(D, call.constants);
   const auto factor = static_cast<float>(call.constants.rope_scaling.attention_factor);
   for_rows(half, 32 * T, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      const float exponent = static_cast<float>(2 * i) / static_cast<float>(D);
-      const float frequency = scaled(1.0f / std::pow(theta, exponent), i, D, call.constants);
+      const float frequency = frequencies[static_cast<std::size_t>(i)];
       for (std::int64_t t = 0; t < T; ++t) {
         const float angle = static_cast<float>(positions[t]) * frequency;
         table[t * D + i] = factor * std::cos(angle);

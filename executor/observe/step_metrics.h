@@ -37,6 +37,7 @@ struct StepMetrics {
   Bytes peak_memory;
   Bytes host_memory;
   Bytes reserved_memory;  ///< of this rank
+  Bytes beside_memory;    ///< of this rank's device, beside its allocator; 0 of a CPU
   std::array<TrafficTime, n_traffic> traffic{};
   CategoryBytes peak_by_category{};  ///< of this rank
   RankStep own;

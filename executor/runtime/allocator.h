@@ -32,6 +32,7 @@ struct SpaceUsage {
 struct MemoryUsage {
   std::array<SpaceUsage, n_spaces> spaces;
   Bytes reserved;                   ///< taken from the system; never given back
+  Bytes beside;                     ///< taken of a device beside its allocator; 0 of a CPU
   std::int64_t n_live = 0;          ///< allocations not yet freed
   std::int64_t n_allocations = 0;   ///< allocations since the program began
   std::int64_t n_system_calls = 0;  ///< times memory was taken from the system

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -43,13 +42,13 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
   }
 
   StepResult run() {
-    state_.lanes.restart();
-    reset_peak();
+    state_.device->begin_step();
+    state_.device->reset_peak();
     const WallTime began = steady_clock::now();
     for (std::size_t i = 0; i < schedule_.sections.size(); ++i)
       for (std::int32_t repeat = 0; repeat < schedule_.sections[i].repeat; ++repeat)
         run_section(i, repeat);
-    state_.lanes.wait_all();
+    state_.device->end_step();
     const WallTime ended = steady_clock::now();
     finish_timeline(began, ended);
     return {std::move(timeline_), began};
@@ -66,6 +65,8 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
 
   void take_packs() {
     const std::vector<PackFacts> facts = request_.load_packs(n_loads_++);
+    state_.documents.clear();
+    for (const PackFacts& of : facts) state_.documents.push_back(of.documents);
     for (std::size_t i = 0; i < schedule_.symbols.size(); ++i) {
       const Symbol& symbol = schedule_.symbols[i];
       const PackFacts& of = facts.at(static_cast<std::size_t>(symbol.micro_batch));
@@ -90,28 +91,20 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
     issued_[at(id)] = ticket;
     for (const BufferId buffer : state_.plan.begun[at(id)])
       state_.memory.allocate(buffer, state_.bindings);
-    if (is_inline(op.lane)) {
-      state_.lanes.wait(needed(op));
-      const WallTime start = steady_clock::now();
-      span = {start, perform_watched(id, make_call(op))};
-      state_.lanes.end_inline(op.lane, ticket);
+    if (state_.device->runs_at_issue(op.lane)) {
+      const auto run = [this, id] { return perform_watched(id, make_call(schedule_.op(id))); };
+      state_.device->issue(op.lane, {ticket, needed(op), run, &span});
     } else {
       const auto run = [self = shared_from_this(), id, call = make_call(op)] {
         return self->perform_watched(id, call);
       };
-      state_.lanes.submit(op.lane, {ticket, needed(op), run, &span});
+      state_.device->issue(op.lane, {ticket, needed(op), run, &span});
     }
     if (op.n_ended > 0) end_buffers(op, ticket);
   }
 
-  // A CPU's memory is not ordered by lanes: what another lane still uses cannot be given away, so
-  // that the thread waits. Lowering lets compute and host ops end buffers wherever it can.
   void end_buffers(const Op& op, Ticket ticket) {
-    if (!is_inline(op.lane)) {
-      Tickets own{};
-      own[index(op.lane)] = ticket;
-      state_.lanes.wait(own);
-    }
+    state_.device->before_release(op.lane, ticket);
     for (const BufferId buffer : schedule_.ended_by(op)) state_.memory.release(buffer);
   }
 
@@ -132,7 +125,19 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
     };
     append(call.inputs, schedule_.inputs(op));
     append(call.outputs, schedule_.outputs(op));
+    if (call.work.kernel == Kernel::all_to_all)
+      for (const std::size_t counts : {1, 2})
+        call.inputs[counts] = state_.device->on_host(call.inputs[counts]);
     return call;
+  }
+
+  // Of the pack that an op sees whose cost its data decides.
+  std::int64_t documents_of(const Work& work) const {
+    if (kernel_class(work.kernel) != KernelClass::attention || state_.documents.empty()) return 0;
+    const Extent& squares = work.extents[4];
+    const std::int16_t pack =
+        squares.is_symbol() ? schedule_.symbols[at(squares.symbol())].micro_batch : 0;
+    return state_.documents.at(static_cast<std::size_t>(pack));
   }
 
   WallTime perform_watched(OpId id, const Call& call) {
@@ -151,15 +156,15 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
     if (const KernelFunction kernel = state_.kernels[static_cast<std::size_t>(call.work.kernel)]) {
       const AllocationScope scope(Space::device, MemoryCategory::workspace);
       kernel({call.work, state_.bindings, call.inputs, call.outputs, schedule_.constants,
-              request_.constants, index_in_group(schedule_.group(call.work.group), request_.rank)});
+              request_.constants, index_in_group(schedule_.group(call.work.group), request_.rank),
+              documents_of(call.work)});
       return steady_clock::now();
     }
     switch (kernel_class(call.work.kernel)) {
       case KernelClass::collective:
         return run_collective(communicator(call), call.work.kernel, call.inputs, call.outputs);
       case KernelClass::copy:
-        std::memcpy(call.outputs[0].mutable_data_ptr(), call.inputs[0].const_data_ptr(),
-                    call.outputs[0].nbytes());
+        state_.device->copy(call.outputs[0], call.inputs[0]);
         return steady_clock::now();
       case KernelClass::host:
         if (call.work.kernel == Kernel::bind_rows) bind_rows(call);
@@ -184,7 +189,8 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
     const Extent rows = call.work.extents[0];
     if (!rows.is_symbol()) return;
     std::int64_t sum = 0;
-    for (const std::int64_t count : rows_by_rank(call.inputs[0], 1)) sum += count;
+    const at::Tensor counts = state_.device->on_host(call.inputs[0]);
+    for (const std::int64_t count : rows_by_rank(counts, 1)) sum += count;
     state_.bindings[at(rows.symbol())] = sum;
   }
 
@@ -199,7 +205,7 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
     timeline_.rank = request_.rank;
     timeline_.step = static_cast<std::int32_t>(request_.constants.step);
     timeline_.end = on_step_clock(ended);
-    const MemoryUsage usage = memory_usage();
+    const MemoryUsage usage = state_.device->usage();
     timeline_.device_memory = measured_peak(usage.of(Space::device));
     timeline_.host_memory = measured_peak(usage.of(Space::host));
     std::vector<Bindings>& bindings = timeline_.bindings;

@@ -17,6 +17,7 @@ namespace xt {
 struct PackFacts {
   std::int64_t sum_squared_lengths = 0;
   std::int64_t longest_sample = 0;
+  std::int64_t documents = 0;  ///< 0 where nobody counted them
 };
 
 /// Fills the batch buffers for micro-step `index` of the step, counted from 0; returns the facts of

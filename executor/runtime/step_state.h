@@ -11,7 +11,7 @@
 #include "costmodel/ir/schedule.h"
 #include "executor/communicators/communicator.h"
 #include "executor/kernels/kernel_table.h"
-#include "executor/runtime/lanes.h"
+#include "executor/runtime/cpu_device.h"
 #include "executor/runtime/tensors.h"
 
 namespace xt {
@@ -38,22 +38,26 @@ struct IssuePlan {
 
 /// The state of one rank.
 struct StepState {
-  /// Assumes: `of` outlives the state; `groups` has a communicator for each of traffic_groups(of)
-  StepState(const Schedule& of, const KernelTable& table, Communicators groups)
+  /// Assumes: `of` outlives the state; `groups` has a communicator for each of traffic_groups(of);
+  ///          `table` and `groups` take tensors of the device
+  StepState(const Schedule& of, const KernelTable& table, Communicators groups,
+            std::unique_ptr<Device> where = cpu_device())
       : schedule(of),
         plan(of),
-        memory(of),
+        memory(of, *where),
         kernels(table),
         communicators(std::move(groups)),
-        bindings(assumed_bindings(of)) {}
+        bindings(assumed_bindings(of)),
+        device(std::move(where)) {}
 
   const Schedule& schedule;
   IssuePlan plan;
   BufferMemory memory;
   KernelTable kernels;
   Communicators communicators;
-  Bindings bindings;  ///< of the micro-step that runs, or ran last
-  Lanes lanes;        ///< last, so that no lane runs when the rest goes
+  Bindings bindings;                    ///< of the micro-step that runs, or ran last
+  std::vector<std::int64_t> documents;  ///< of its packs, by micro-batch in lock-step
+  std::unique_ptr<Device> device;       ///< last, so that no lane runs when the rest goes
 };
 
 }  // namespace xt

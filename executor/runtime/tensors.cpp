@@ -1,12 +1,8 @@
 #include "executor/runtime/tensors.h"
 
 #include <ATen/ATen.h>
-#include <c10/core/CPUAllocator.h>
-
-#include <cstring>
 
 #include "costmodel/diagnostics/check.h"
-#include "executor/runtime/allocator.h"
 
 namespace xt {
 
@@ -30,8 +26,8 @@ at::ScalarType scalar_type(DType dtype) {
   XT_CHECK(false);
 }
 
-BufferMemory::BufferMemory(const Schedule& schedule)
-    : schedule_(schedule), memory_(schedule.buffers.size()) {
+BufferMemory::BufferMemory(const Schedule& schedule, Device& device)
+    : schedule_(schedule), device_(device), memory_(schedule.buffers.size()) {
   places_.reserve(schedule.buffers.size());
   for (std::size_t i = 0; i < schedule.buffers.size(); ++i) {
     const Buffer& buffer = schedule.buffers[i];
@@ -44,16 +40,13 @@ BufferMemory::BufferMemory(const Schedule& schedule)
     places_.push_back({id, 0});
     if (buffer.kind != BufferKind::resident) continue;
     allocate(id, {});
-    const auto bytes = static_cast<std::size_t>(buffer.bytes({}).value);
-    if (bytes > 0) std::memset(memory_[i].get(), 0, bytes);
+    device_.clear(memory_[i].get(), buffer.space, buffer.bytes({}));
   }
 }
 
 void BufferMemory::allocate(BufferId id, const Bindings& bindings) {
   const Buffer& buffer = schedule_.buffer(id);
-  const AllocationScope scope(buffer.space, buffer.category);
-  const Bytes bytes = buffer.bytes(bindings);
-  memory_[at(id)] = c10::GetCPUAllocator()->allocate(static_cast<std::size_t>(bytes.value));
+  memory_[at(id)] = device_.allocate(buffer, buffer.bytes(bindings));
 }
 
 void BufferMemory::release(BufferId id) { memory_[at(id)].clear(); }
@@ -66,7 +59,9 @@ at::Tensor BufferMemory::tensor(BufferId id, const Bindings& bindings) const {
   const std::array<std::int64_t, 3> sizes{buffer.shape[0].value(bindings),
                                           buffer.shape[1].value(bindings),
                                           buffer.shape[2].value(bindings)};
-  return at::from_blob(start, sizes, at::TensorOptions().dtype(scalar_type(buffer.dtype)));
+  const c10::Device device = device_.place(buffer.space);
+  const auto options = at::TensorOptions().dtype(scalar_type(buffer.dtype)).device(device);
+  return at::for_blob(start, sizes).options(options).target_device(device).make_tensor();
 }
 
 }  // namespace xt

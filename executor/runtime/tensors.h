@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "costmodel/ir/schedule.h"
+#include "executor/runtime/device.h"
 
 namespace xt {
 
@@ -21,8 +22,8 @@ class BufferMemory {
  public:
   /// Allocates the resident buffers, filled with zeros.
   ///
-  /// Assumes: `schedule` outlives the object; no symbol sizes a resident buffer
-  explicit BufferMemory(const Schedule& schedule);
+  /// Assumes: `schedule` and `device` outlive the object's use; no symbol sizes a resident buffer
+  BufferMemory(const Schedule& schedule, Device& device);
 
   /// Allocates transient buffer `id`; its content is undefined.
   void allocate(BufferId id, const Bindings& bindings);
@@ -43,6 +44,7 @@ class BufferMemory {
   };
 
   const Schedule& schedule_;
+  Device& device_;
   std::vector<Place> places_;
   std::vector<c10::DataPtr> memory_;  ///< by buffer; null where there is none now
 };

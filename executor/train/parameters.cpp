@@ -1,5 +1,6 @@
 #include "executor/train/parameters.h"
 
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -100,10 +101,26 @@ void for_published(const Schedule& schedule, const Visit& visit) {
   }
 }
 
-std::span<float> shard_of(const Schedule& schedule, BufferMemory& memory, const Stretch& stretch) {
+at::Tensor elements_of(const Schedule& schedule, const BufferMemory& memory,
+                       const Stretch& stretch) {
   const Flat& flat = schedule.flats[static_cast<std::size_t>(stretch.flat)];
-  auto* elements = memory.tensor(flat.parameter).mutable_data_ptr<float>();
-  return {elements + stretch.shard_offset, static_cast<std::size_t>(stretch.elements)};
+  return memory.tensor(flat.parameter).view(-1).narrow(0, stretch.shard_offset, stretch.elements);
+}
+
+std::span<float> span_of(const at::Tensor& elements) {
+  return {elements.mutable_data_ptr<float>(), static_cast<std::size_t>(elements.numel())};
+}
+
+/// Has `fill` write the elements of a stretch, where they are or in host memory from where they go
+/// to their device.
+template <typename Fill>
+void fill_elements(const Schedule& schedule, const BufferMemory& memory, const Stretch& stretch,
+                   const Fill& fill) {
+  const at::Tensor elements = elements_of(schedule, memory, stretch);
+  if (elements.device().is_cpu()) return fill(span_of(elements));
+  const at::Tensor host = at::empty(elements.sizes(), at::kFloat);
+  fill(span_of(host));
+  elements.copy_(host);
 }
 
 }  // namespace
@@ -137,15 +154,16 @@ bool is_first_holder(const Schedule& schedule, const Flat& flat, std::int32_t ra
 void initialise_parameters(const Schedule& schedule, BufferMemory& memory, std::int32_t rank,
                            std::int64_t seed) {
   for (const Stretch& stretch : stretches_of(schedule, rank)) {
-    const std::span<float> to = shard_of(schedule, memory, stretch);
-    if (stretch.placement->n_dimensions == 1) {
-      std::fill(to.begin(), to.end(), stretch.name.ends_with("norm.weight") ? 1.0f : 0.0f);
-      continue;
-    }
-    const Draw draw(seed, stretch.name);
-    for (std::size_t i = 0; i < to.size(); ++i)
-      to[i] =
-          static_cast<float>(deviation * draw.normal(stretch.first + static_cast<std::int64_t>(i)));
+    fill_elements(schedule, memory, stretch, [&](std::span<float> to) {
+      if (stretch.placement->n_dimensions == 1) {
+        std::fill(to.begin(), to.end(), stretch.name.ends_with("norm.weight") ? 1.0f : 0.0f);
+        return;
+      }
+      const Draw draw(seed, stretch.name);
+      for (std::size_t i = 0; i < to.size(); ++i)
+        to[i] = static_cast<float>(deviation *
+                                   draw.normal(stretch.first + static_cast<std::int64_t>(i)));
+    });
   }
 }
 
@@ -153,7 +171,9 @@ void load_parameters(const Schedule& schedule, BufferMemory& memory, std::int32_
                      const Weights& weights) {
   for (const Stretch& stretch : stretches_of(schedule, rank)) {
     const StoredTensor& stored = weights.at(stretch.name, stretch.shape);
-    decode(stored.bytes, stored.dtype, stretch.first, shard_of(schedule, memory, stretch));
+    fill_elements(schedule, memory, stretch, [&](std::span<float> to) {
+      decode(stored.bytes, stored.dtype, stretch.first, to);
+    });
   }
 }
 
@@ -180,9 +200,8 @@ void save_parameters(const Schedule& schedule, const BufferMemory& memory, std::
   for (const Stretch& stretch : stretches_of(schedule, rank)) {
     const Flat& flat = schedule.flats[static_cast<std::size_t>(stretch.flat)];
     if (!is_first_holder(schedule, flat, rank)) continue;
-    const auto* shard = memory.tensor(flat.parameter).const_data_ptr<float>();
     folder.write(stretch.name, stretch.first,
-                 {shard + stretch.shard_offset, static_cast<std::size_t>(stretch.elements)});
+                 span_of(elements_of(schedule, memory, stretch).cpu()));
   }
 }
 

@@ -8,7 +8,6 @@
 #include "costmodel/io/schedule_lines.h"
 #include "costmodel/io/timeline_lines.h"
 #include "executor/data/pack_feed.h"
-#include "executor/runtime/allocator.h"
 #include "executor/train/parameters.h"
 
 namespace xt {
@@ -74,10 +73,15 @@ class Run {
     feed_ = std::make_shared<PackFeed>(
         session_.inputs.packs,
         FeedChoices{deal_of(plan()), plan().groups_by_length, plan().pack_level});
+    std::unique_ptr<Device> device =
+        make_device(request_.device, place_.local_rank, place_.local_world_size);
+    session_.device_network = device->network(*session_.rendezvous);
+    Network& network = session_.device_network ? *session_.device_network : *session_.network;
     session_.trainer = std::make_unique<Trainer>(
-        schedule(), cpu_kernels(), make_communicators(schedule(), *session_.network, place_.rank),
-        place_.rank, [feed = feed_](std::int64_t index) { return feed->pack(index); },
-        plan().optimizer);
+        schedule(), kernels_for(request_.device),
+        make_communicators(schedule(), network, place_.rank), place_.rank,
+        [feed = feed_](std::int64_t index) { return feed->pack(index); }, plan().optimizer,
+        std::move(device));
   }
 
   void start() {
@@ -186,7 +190,9 @@ class Run {
     metrics.time = to_seconds(longest);
     metrics.tokens_per_device_s = plan().tokens_per_device() / metrics.time.value;
     metrics.mfu = mfu_of(plan(), metrics.time);
-    metrics.reserved_memory = memory_usage().reserved;
+    const MemoryUsage usage = session_.trainer->state().device->usage();
+    metrics.reserved_memory = usage.reserved;
+    metrics.beside_memory = usage.beside;
     metrics.traffic = account(schedule(), outcome.result.timeline).traffic;
     metrics.peak_by_category = outcome.result.timeline.device_memory.by_category;
     return metrics;

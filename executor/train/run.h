@@ -51,6 +51,7 @@ struct RunSession {
   RunInputs inputs;
   std::unique_ptr<Rendezvous> rendezvous;
   std::unique_ptr<GlooNetwork> network;
+  std::unique_ptr<Network> device_network;  ///< of a device that has one of its own
   std::unique_ptr<World> world;
   std::unique_ptr<Trainer> trainer;
   std::unique_ptr<Watcher> watcher;  ///< where a timeout is asked for

@@ -19,6 +19,7 @@
 #include "executor/checkpoints/checkpoint_file.h"
 #include "executor/data/documents.h"
 #include "executor/data/packs.h"
+#include "executor/devices/device_choice.h"
 #include "executor/train/resume.h"
 #include "executor/weights/safetensors.h"
 
@@ -37,6 +38,7 @@ struct RunRequest {
   std::filesystem::path directory;
   std::vector<std::filesystem::path> data;
   std::int64_t steps = 0;
+  DeviceChoice device = DeviceChoice::cpu;
   std::set<std::int64_t> record_steps;
   std::optional<std::filesystem::path> weights;       ///< to start from; else drawn from the seed
   std::optional<std::filesystem::path> save_weights;  ///< folder for the trained ones

@@ -36,6 +36,8 @@ void add_step(Json& to, const StepMetrics& metrics) {
   to.add("peak_memory_bytes", metrics.peak_memory.value);
   to.add("host_memory_bytes", metrics.host_memory.value);
   to.add("reserved_memory_bytes", metrics.reserved_memory.value);
+  if (metrics.beside_memory.value > 0)
+    to.add("beside_allocator_bytes", metrics.beside_memory.value);
   if (metrics.balance_loss) to.add("balance_loss", *metrics.balance_loss);
 }
 

@@ -16,18 +16,17 @@ namespace {
 template <typename T>
 void fill(const BufferMemory& memory, BufferId id, std::int64_t i, std::span<const T> values) {
   const at::Tensor tensor = memory.tensor(id);
-  const std::int64_t first = i * std::ssize(values);
-  XT_CHECK(tensor.numel() >= first + std::ssize(values), tensor.numel(), first, values.size());
-  std::copy(values.begin(), values.end(), tensor.mutable_data_ptr<T>() + first);
+  const std::int64_t n = std::ssize(values), first = i * n;
+  XT_CHECK(tensor.numel() >= first + n, tensor.numel(), first, n);
+  std::vector<T> from(values.begin(), values.end());
+  tensor.view(-1).narrow(0, first, n).copy_(at::from_blob(from.data(), {n}, tensor.dtype()));
 }
 
-float scalar(const BufferMemory& memory, BufferId id) {
-  return *memory.tensor(id).const_data_ptr<float>();
-}
+float scalar(const BufferMemory& memory, BufferId id) { return memory.tensor(id).item<float>(); }
 
 }  // namespace
 
-Communicators make_communicators(const Schedule& schedule, GlooNetwork& network, int rank) {
+Communicators make_communicators(const Schedule& schedule, Network& network, int rank) {
   Communicators communicators;
   for (const auto& [lane, group] : traffic_groups(schedule)) {
     const GroupShape& shape = schedule.group(group);
@@ -49,9 +48,10 @@ BatchLayout::BatchLayout(const Schedule& schedule)
 }
 
 Trainer::Trainer(const Schedule& schedule, const KernelTable& kernels, Communicators communicators,
-                 std::int32_t rank, PackSource packs, const PlanOptimizer& optimizer)
+                 std::int32_t rank, PackSource packs, const PlanOptimizer& optimizer,
+                 std::unique_ptr<Device> device)
     : schedule_(schedule),
-      state_(schedule, kernels, std::move(communicators)),
+      state_(schedule, kernels, std::move(communicators), std::move(device)),
       rank_(rank),
       packs_(std::move(packs)),
       optimizer_(optimizer),
@@ -107,9 +107,10 @@ PackFacts Trainer::load_one(const Pack& pack, std::int64_t micro_batch) {
   fill<std::int64_t>(state_.memory, batch.labels, micro_batch, of_rank(pack.labels));
   fill<std::int64_t>(state_.memory, batch.positions, micro_batch, of_rank(positions(pack)));
   std::vector<std::int32_t> boundaries = pack.boundaries;
+  const std::int64_t n_documents = std::ssize(boundaries) - 1;
   boundaries.resize(pack.tokens.size() + 1, static_cast<std::int32_t>(pack.tokens.size()));
   fill<std::int32_t>(state_.memory, batch.boundaries, micro_batch, boundaries);
-  return {sum_squared_lengths(pack), longest_sample(pack)};
+  return {sum_squared_lengths(pack), longest_sample(pack), n_documents};
 }
 
 double Trainer::attention_ratio() const {

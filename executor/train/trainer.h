@@ -20,7 +20,7 @@ namespace xt {
 /// The communicators of rank `rank` for everything that `schedule` exchanges.
 ///
 /// Throws: PeerLost if a rank does not come
-Communicators make_communicators(const Schedule& schedule, GlooNetwork& network, int rank);
+Communicators make_communicators(const Schedule& schedule, Network& network, int rank);
 
 /// How a schedule spreads packs over ranks and micro-steps.
 struct BatchLayout {
@@ -56,7 +56,8 @@ class Trainer {
   /// Assumes: `schedule` outlives the trainer; parameters are put into state().memory before the
   ///          first step
   Trainer(const Schedule& schedule, const KernelTable& kernels, Communicators communicators,
-          std::int32_t rank, PackSource packs, const PlanOptimizer& optimizer);
+          std::int32_t rank, PackSource packs, const PlanOptimizer& optimizer,
+          std::unique_ptr<Device> device = cpu_device());
 
   /// How far this rank has come; the same on all ranks.
   [[nodiscard]] const RunPosition& position() const { return position_; }

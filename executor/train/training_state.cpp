@@ -1,5 +1,6 @@
 #include "executor/train/training_state.h"
 
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,11 +37,12 @@ std::vector<TensorSpec> tensors_of(const Schedule& schedule, std::size_t state) 
   });
 }
 
-std::span<float> shard(const Schedule& schedule, const BufferMemory& memory, const Flat& flat,
-                       std::size_t state) {
-  const BufferId id = flat.*buffers[state];
-  return {memory.tensor(id).mutable_data_ptr<float>(),
-          static_cast<std::size_t>(schedule.buffer(id).elements({}))};
+at::Tensor shard(const BufferMemory& memory, const Flat& flat, std::size_t state) {
+  return memory.tensor(flat.*buffers[state]).view(-1);
+}
+
+std::span<float> span_of(const at::Tensor& elements) {
+  return {elements.mutable_data_ptr<float>(), static_cast<std::size_t>(elements.numel())};
 }
 
 std::span<float> part(std::span<float> shard, const Stretch& stretch) {
@@ -114,9 +116,13 @@ StateDigests load_state(const Schedule& schedule, BufferMemory& memory, std::int
     for (const auto& [state, weights] : files) {
       const Flat& flat = flat_of(schedule, stretch);
       if (!is_kept(schedule, flat, state)) continue;
-      const std::span<float> to = part(shard(schedule, memory, flat, state), stretch);
+      const at::Tensor elements =
+          shard(memory, flat, state).narrow(0, stretch.shard_offset, stretch.elements);
+      const at::Tensor host = elements.cpu();
+      const std::span<float> to = span_of(host);
       const StoredTensor& stored = *weights.find(stretch.name);
       decode(stored.bytes, stored.dtype, stretch.first, to);
+      if (!elements.device().is_cpu()) elements.copy_(host);
       if (is_first_holder(schedule, flat, rank))
         digests[state] += element_digest(stretch.name, stretch.first, to);
     }
@@ -138,7 +144,8 @@ void StateSnapshot::take(const BufferMemory& memory) {
     shards_[state].resize(schedule_.flats.size());
     for (std::size_t i = 0; i < schedule_.flats.size(); ++i) {
       if (!is_written(schedule_.flats[i], state)) continue;
-      const std::span<const float> from = shard(schedule_, memory, schedule_.flats[i], state);
+      const at::Tensor host = shard(memory, schedule_.flats[i], state).cpu();
+      const std::span<const float> from = span_of(host);
       shards_[state][i].assign(from.begin(), from.end());
     }
   }

@@ -29,6 +29,7 @@ TEST(RankEnvironment, IsARunOfOneWithoutALauncher) {
   const RankEnvironment place = rank_environment(variables({}));
   EXPECT_EQ(place.rank, 0);
   EXPECT_EQ(place.world_size, 1);
+  EXPECT_EQ(place.store_port, 0) << "two runs of one rank on a host do not meet";
 }
 
 TEST(RankEnvironment, ReadsTorchrun) {

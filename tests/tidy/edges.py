@@ -17,6 +17,10 @@ _THIRD_PARTIES = {
     "c10/": ("executor", "tests/executor"),
     "torch/": ("executor", "tests/executor"),
     "gloo/": ("executor",),
+    "ATen/cuda/": ("executor/cuda",),
+    "c10/cuda/": ("executor/cuda",),
+    "cuda_runtime": ("executor/cuda",),
+    "nccl.h": ("executor/cuda",),
 }
 _ONLY_IN_CPP = ("yaml-cpp/", "nlohmann/", "CLI/", "Eigen/")
 _ONLY_IN_MAIN = ("CLI/",)

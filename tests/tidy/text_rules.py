@@ -22,6 +22,11 @@ _FORBIDDEN_CODE = (
     # A static that outlives main is the one thing `new` is for.
     (r"^(?!\s*static\b).*\bnew\s+[A-Za-z_]", "raw `new`", lambda s: s.is_test),
     (r"#\s*if\s+0\b", "code switched off", lambda s: False),
+    (
+        r"\b(?:cuda|nccl)[A-Z]\w*|\bCUDA[A-Z]\w*|\b(?:c10|at)::cuda\b|\bkCUDA\b|\bProcessGroupNCCL\b",
+        "a name of CUDA or NCCL outside executor/cuda",
+        lambda s: s.path.startswith("executor/cuda/"),
+    ),
 )
 _FORBIDDEN_IN_PURE = (
     (r"<(?:fstream|iostream)>", "only costmodel/io touches files"),

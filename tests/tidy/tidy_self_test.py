@@ -70,6 +70,9 @@ class TidyTest(unittest.TestCase):
         self.write("planner/main.cpp", "#include <CLI/CLI.hpp>\n")
         self.expect("belongs in a main.cpp", "planner/a.cpp", "#include <CLI/CLI.hpp>\n")
 
+    def test_cuda_outside_its_folder(self):
+        self.expect("belongs in executor/cuda", "executor/a.cpp", "#include <cuda_runtime_api.h>\n")
+
     def test_whole_torch(self):
         self.expect("never included", "executor/a.cpp", "#include <torch/torch.h>\n")
 
@@ -98,6 +101,8 @@ class TidyTest(unittest.TestCase):
             ("bool f() { return std::filesystem::exists(x); }", "touches files"),
             ("#include <random>", "randomness"),
             ("auto f() { return std::chrono::steady_clock::now(); }", "clock"),
+            ("void f() { cudaFree(x); }", "CUDA or NCCL"),
+            ("auto f() { return at::kCUDA; }", "CUDA or NCCL"),
             ("// TODO: later", "names its issue"),
         ):
             with self.subTest(code):

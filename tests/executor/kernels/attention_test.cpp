@@ -78,7 +78,8 @@ void check(const Attention& a) {
   constants.attention_scale = a.scale;
   std::vector<at::Tensor> inputs = {q, k, v, bounds};
   if (a.has_sinks) inputs.push_back(sinks);
-  run({Kernel::attention, dtype, extents, inputs, {o, lse}, constants, {}, bindings});
+  const std::int64_t documents = std::ssize(a.starts) - 1;
+  run({Kernel::attention, dtype, extents, inputs, {o, lse}, constants, {}, bindings, documents});
   run({Kernel::attention_backward,
        dtype,
        extents,
@@ -86,7 +87,8 @@ void check(const Attention& a) {
        {dq, dk, dv},
        constants,
        {},
-       bindings});
+       bindings,
+       documents});
   expect_close(o, want_o, dtype);
   if (a.has_sinks) {
     const at::Tensor dsinks = garbage({H}, dtype);

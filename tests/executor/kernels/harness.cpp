@@ -3,7 +3,10 @@
 #include <ATen/CPUGeneratorImpl.h>
 
 #include <random>
+#include <string_view>
 
+#include "executor/aten_kernels/aten_kernels.h"
+#include "executor/devices/device_choice.h"
 #include "executor/runtime/allocator.h"
 #include "planner/lower/engine.h"
 
@@ -28,9 +31,10 @@ class Reseed : public testing::EmptyTestEventListener {
   }
 };
 
-std::vector<at::Tensor> copies(const std::vector<at::Tensor>& tensors) {
+std::vector<at::Tensor> copies(const std::vector<at::Tensor>& tensors, c10::Device place) {
   std::vector<at::Tensor> result;
-  for (const at::Tensor& tensor : tensors) result.push_back(tensor.clone());
+  for (const at::Tensor& tensor : tensors)
+    result.push_back(tensor.to(place, tensor.scalar_type(), /*non_blocking=*/false, /*copy=*/true));
   return result;
 }
 
@@ -50,35 +54,55 @@ Bytes declared_workspace(const Work& work, const Bindings& bindings) {
   return sum;
 }
 
-// The most that the call allocates at once.
-Bytes measured_workspace(KernelFunction function, const KernelCall& call) {
+// The kernels that are tested, whether what they allocate is declared, and where they run.
+struct KernelsUnderTest {
+  KernelTable table = cpu_kernels();
+  bool declare_workspace = true;
+  c10::Device place = c10::kCPU;
+};
+
+KernelsUnderTest& under_test() {
+  static KernelsUnderTest instance;
+  return instance;
+}
+
+// Nothing stays allocated, and the most that is at once is what is declared.
+void call_and_measure(KernelFunction function, const KernelCall& call) {
   const Bytes before = memory_usage().of(Space::device).current;
   reset_peak();
   function(call);
-  EXPECT_EQ(memory_usage().of(Space::device).current, before);
-  return memory_usage().of(Space::device).peak - before;
+  const SpaceUsage after = memory_usage().of(Space::device);
+  EXPECT_EQ(after.current, before);
+  if (!under_test().declare_workspace) return;
+  EXPECT_EQ((after.peak - before).value, declared_workspace(call.work, call.bindings).value)
+      << name(call.work.kernel);
 }
 
 }  // namespace
 
 void run(const Call& call) {
-  static const KernelTable table = cpu_kernels();
   Work work;
   work.kernel = call.kernel;
   work.dtype = call.dtype;
   std::copy(call.extents.begin(), call.extents.end(), work.extents.begin());
-  const KernelFunction function = table[static_cast<std::size_t>(call.kernel)];
+  const KernelFunction function = under_test().table[static_cast<std::size_t>(call.kernel)];
   ASSERT_NE(function, nullptr);
-  const std::vector<at::Tensor> first = copies(call.outputs), inputs = copies(call.inputs);
-  const KernelCall once{work, call.bindings, call.inputs, first, call.constants, call.step};
-  const KernelCall again{work, call.bindings, call.inputs, call.outputs, call.constants, call.step};
-  const Bytes declared = declared_workspace(work, call.bindings);
-  EXPECT_EQ(measured_workspace(function, once).value, declared.value) << name(call.kernel);
-  EXPECT_EQ(measured_workspace(function, again).value, declared.value) << name(call.kernel);
-  for (std::size_t i = 0; i < first.size(); ++i)
-    EXPECT_TRUE(equal_bits(first[i], call.outputs[i])) << name(call.kernel) << " output " << i;
+  const c10::Device place = under_test().place;
+  const std::vector<at::Tensor> first = copies(call.outputs, place),
+                                second = copies(call.outputs, place),
+                                inputs = copies(call.inputs, place);
+  const std::int64_t documents = call.documents;
+  call_and_measure(function,
+                   {work, call.bindings, inputs, first, call.constants, call.step, 0, documents});
+  call_and_measure(function,
+                   {work, call.bindings, inputs, second, call.constants, call.step, 0, documents});
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    call.outputs[i].copy_(second[i]);
+    EXPECT_TRUE(equal_bits(first[i].cpu(), call.outputs[i]))
+        << name(call.kernel) << " output " << i;
+  }
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    EXPECT_TRUE(equal_bits(inputs[i], call.inputs[i])) << name(call.kernel) << " input " << i;
+    EXPECT_TRUE(equal_bits(inputs[i].cpu(), call.inputs[i])) << name(call.kernel) << " input " << i;
 }
 
 at::ScalarType scalar_type(DType dtype) {
@@ -118,6 +142,12 @@ int main(int argc, char** argv) {
   xt::install_allocator();
   at::set_num_threads(1);
   testing::InitGoogleTest(&argc, argv);
+  const std::string_view tested = argc > 1 ? argv[1] : "";
+  if (tested == "aten_kernels") xt::under_test() = {xt::aten_kernels(), false, c10::kCPU};
+  if (tested == "cuda") {
+    const std::unique_ptr<xt::Device> gpu = xt::make_device(xt::DeviceChoice::cuda, 0, 1);
+    xt::under_test() = {xt::aten_kernels(), false, gpu->place(xt::Space::device)};
+  }
   testing::UnitTest::GetInstance()->listeners().Append(new xt::Reseed);
   return RUN_ALL_TESTS();
 }

@@ -1,7 +1,9 @@
 #pragma once
 
 // One call of a kernel under test, with the laws that every call obeys: the same bits every time,
-// and exactly the workspace that xt-plan declares.
+// and exactly the workspace that xt-plan declares. Kernels are those of the CPU, or, where the
+// program's argument is aten_kernels, those in terms of ATen, whose workspace nobody declares, and
+// where it is cuda, the same on the first GPU.
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -25,10 +27,12 @@ struct Call {
   ModelConstants constants{};
   StepConstants step{};
   Bindings bindings{};
+  std::int64_t documents = 0;
 };
 
 /// Runs the kernel twice from the same operands and leaves the outputs of the second run. Expects
-/// equal bits, untouched inputs, and allocations of exactly the declared workspace.
+/// equal bits, untouched inputs, and allocations of exactly the declared workspace, if there is
+/// one.
 void run(const Call& call);
 
 /// Normal random numbers, the same in every run of a test.

@@ -1,3 +1,4 @@
+#include "executor/aten_kernels/aten_kernels.h"
 #include "executor/kernels/priced_only.h"
 #include "tests/executor/kernels/harness.h"
 
@@ -5,14 +6,14 @@ namespace xt {
 namespace {
 
 TEST(KernelTable, HoldsEveryKernelThatIsExecutedAndNoOther) {
-  const KernelTable table = cpu_kernels();
   for (const KernelRow& row : kernel_rows) {
     const bool is_lanes_business = row.kernel_class == KernelClass::collective ||
                                    row.kernel_class == KernelClass::copy ||
                                    row.kernel_class == KernelClass::host;
-    EXPECT_EQ(table[static_cast<std::size_t>(row.kernel)] == nullptr,
-              is_lanes_business || is_priced_only(row.kernel))
-        << row.name;
+    for (const KernelTable& table : {cpu_kernels(), aten_kernels()})
+      EXPECT_EQ(table[static_cast<std::size_t>(row.kernel)] == nullptr,
+                is_lanes_business || is_priced_only(row.kernel))
+          << row.name;
   }
 }
 

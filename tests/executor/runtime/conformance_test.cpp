@@ -13,6 +13,7 @@
 #include "executor/runtime/allocator.h"
 #include "tests/conformance/random_schedule.h"
 #include "tests/conformance/rules.h"
+#include "tests/executor/runtime/threaded_streams.h"
 
 namespace xt {
 namespace {
@@ -110,16 +111,20 @@ TEST_P(ExecutedSchedules, KeepTheRules) {
   EXPECT_THAT(broken_rules(schedule_, result_.timeline), IsEmpty());
 }
 
-TEST_P(ExecutedSchedules, LeaveBehindWhatTheirOpsInOrderWould) {
-  const Reference reference(schedule_);
-  for (std::size_t i = 0; i < schedule_.buffers.size(); ++i) {
+void expect_what_ops_in_order_leave(const Schedule& schedule, const StepState& state) {
+  const Reference reference(schedule);
+  for (std::size_t i = 0; i < schedule.buffers.size(); ++i) {
     const auto id = static_cast<BufferId>(i);
-    if (schedule_.buffer(id).kind != BufferKind::resident ||
-        schedule_.buffer(id).dtype != DType::int32)
+    if (schedule.buffer(id).kind != BufferKind::resident ||
+        schedule.buffer(id).dtype != DType::int32)
       continue;
-    const auto found = tags_of(state_.memory.tensor(id));
+    const auto found = tags_of(state.memory.tensor(id));
     EXPECT_EQ(Tags(found.begin(), found.end()), reference.of(id)) << "buffer " << i;
   }
+}
+
+TEST_P(ExecutedSchedules, LeaveBehindWhatTheirOpsInOrderWould) {
+  expect_what_ops_in_order_leave(schedule_, state_);
 }
 
 TEST_P(ExecutedSchedules, TakeTheMemoryOfTheCurveToTheByte) {
@@ -142,6 +147,25 @@ TEST_P(ExecutedSchedules, GiveAllTransientMemoryBack) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, ExecutedSchedules, testing::Range<std::uint64_t>(1, 41));
+
+// The same on streams, where the issuing thread runs ahead and memory is used again in their order.
+class StreamedSchedules : public testing::TestWithParam<std::uint64_t> {
+ protected:
+  const Schedule schedule_ = random_schedule(GetParam());
+  StepState state_{schedule_, tag_kernels(), {}, stream_device(threaded_streams())};
+};
+
+TEST_P(StreamedSchedules, KeepTheRulesAndLeaveBehindWhatTheirOpsInOrderWould) {
+  const StepResult result = execute(state_, {});
+  EXPECT_THAT(broken_rules(schedule_, result.timeline), IsEmpty());
+  EXPECT_EQ(result.timeline.bindings, (std::vector<Bindings>{{bound_rows}}));
+  expect_what_ops_in_order_leave(schedule_, state_);
+  const std::int64_t n_live = state_.device->usage().n_live;
+  execute(state_, {});
+  EXPECT_EQ(state_.device->usage().n_live, n_live);
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, StreamedSchedules, testing::Range<std::uint64_t>(1, 41));
 
 }  // namespace
 }  // namespace xt

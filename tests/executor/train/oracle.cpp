@@ -14,10 +14,12 @@
 #include "costmodel/io/json_document.h"
 #include "costmodel/models/config.h"
 #include "costmodel/models/decoder.h"
+#include "executor/aten_kernels/aten_kernels.h"
 #include "executor/train/parameters.h"
 #include "executor/train/trainer.h"
 #include "executor/weights/elements.h"
 #include "planner/lower/lower.h"
+#include "tests/executor/runtime/threaded_streams.h"
 #include "tests/executor/train/digest.h"
 #include "tests/executor/train/schedule_memory.h"
 
@@ -141,7 +143,7 @@ class OracleRun {
         schedule_(schedule_of(of, folder_, expected_)),
         rank_(rendezvous.place().rank),
         all_(network.group("world", group_members(rank_, static_cast<int>(of.ranks), 1))) {
-    KernelTable kernels = cpu_kernels();
+    KernelTable kernels = of.is_as_on_gpus ? aten_kernels() : cpu_kernels();
     KernelFunction& square_sum = kernels[static_cast<std::size_t>(Kernel::square_sum)];
     plain_square_sum = square_sum;
     square_sum = capturing_square_sum;
@@ -150,9 +152,10 @@ class OracleRun {
       return packs_[static_cast<std::size_t>(index / n_packs())]
                    [static_cast<std::size_t>(index % n_packs())];
     };
-    trainer_ =
-        std::make_unique<Trainer>(schedule_, kernels, make_communicators(schedule_, network, rank_),
-                                  rank_, pack, optimizer_of(expected_));
+    trainer_ = std::make_unique<Trainer>(
+        schedule_, kernels, make_communicators(schedule_, network, rank_), rank_, pack,
+        optimizer_of(expected_),
+        of.is_as_on_gpus ? stream_device(threaded_streams()) : cpu_device());
     load_parameters(schedule_, trainer_->state().memory, rank_,
                     Weights(folder_ / "model.safetensors"));
   }
@@ -197,7 +200,8 @@ class OracleRun {
     const double norm = told.at("gradient_norms").items()[i].as_double();
     losses_.push_back(outcome.loss);
     check_balance(outcome, told, i);
-    require_memory(trainer_->state(), outcome.result.timeline, case_.name());
+    if (!case_.is_as_on_gpus)
+      require_memory(trainer_->state(), outcome.result.timeline, case_.name());
     require(std::abs(outcome.loss - loss) <= 1e-5 * loss,
             fmt::format("{}: loss of step {} is {}, expected {}", case_.name(), outcome.step,
                         outcome.loss, loss));
@@ -275,6 +279,7 @@ std::string OracleCase::name() const {
   if (sequence_parallel > 1) text += fmt::format("_sp{}", sequence_parallel);
   if (shard_ranks > 0) text += fmt::format("_shards{}", shard_ranks);
   if (micro_batches > 1) text += fmt::format("_lock_step{}", micro_batches);
+  if (is_as_on_gpus) text += "_as_on_gpus";
   if (!recompute_ops.is_all()) text += "_drops_" + recompute_ops.text();
   std::ranges::replace(text, '+', '_');
   return text;

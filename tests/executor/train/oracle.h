@@ -26,6 +26,7 @@ struct OracleCase {
   std::int64_t shard_ranks = 0;
   std::int64_t micro_batches = 1;  ///< in lock-step
   RecomputeOps recompute_ops = {};
+  bool is_as_on_gpus = false;  ///< by their kernels, in the order of streams
 
   /// Without blanks; unique.
   std::string name() const;
@@ -35,7 +36,8 @@ struct OracleCase {
 inline constexpr const char* digest_variable = "XT_TEST_DIGEST_FILE";
 
 /// Trains `of` for five steps on this rank and requires losses within 1e-5, gradients and trained
-/// weights within 1e-4 of their norm, and the memory of the schedule to the byte.
+/// weights within 1e-4 of their norm, and the memory of the schedule to the byte, where the
+/// workspace of kernels is known.
 void require_oracle(const OracleCase& of, Rendezvous& rendezvous, GlooNetwork& network);
 
 }  // namespace xt

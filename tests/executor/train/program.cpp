@@ -44,9 +44,10 @@ constexpr std::string_view tiny_latent_config = R"({
 
 }  // namespace
 
-Program::Program(const std::filesystem::path& folder, std::vector<std::string> arguments)
+Program::Program(const std::filesystem::path& folder, std::vector<std::string> arguments,
+                 std::string program)
     : out_(folder / "out.txt"), err_(folder / "err.txt") {
-  arguments.insert(arguments.begin(), XT_RUN);
+  arguments.insert(arguments.begin(), program);
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
@@ -55,9 +56,10 @@ Program::Program(const std::filesystem::path& folder, std::vector<std::string> a
   const int flags = O_WRONLY | O_CREAT | O_TRUNC;
   posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, out_.c_str(), flags, 0644);
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, err_.c_str(), flags, 0644);
-  const int error = posix_spawn(&process_, XT_RUN, &actions, nullptr, argv.data(), environ);
+  const int error =
+      posix_spawn(&process_, program.c_str(), &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) throw std::system_error(error, std::generic_category(), XT_RUN);
+  if (error != 0) throw std::system_error(error, std::generic_category(), program);
 }
 
 Program::~Program() {

@@ -23,8 +23,9 @@ struct Answer {
 /// xt-run, started.
 class Program {
  public:
-  /// Files for its output lie in `folder`.
-  Program(const std::filesystem::path& folder, std::vector<std::string> arguments);
+  /// Files for its output lie in `folder`. `program` is another that starts xt-run.
+  Program(const std::filesystem::path& folder, std::vector<std::string> arguments,
+          std::string program = XT_RUN);
   ~Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Installs what the programs (`run`) or also the tests (`test`) need, and skips what is there.
 #
-#   scripts/setup.sh run     Debian packages, and .venv with LibTorch (the torch wheel, no Python imports)
-#   scripts/setup.sh test    also what `import torch` needs, the oracle packages and clang-format-14
+#   scripts/setup.sh run       Debian packages, and .venv with LibTorch (the torch wheel, no Python imports)
+#   scripts/setup.sh test      also what `import torch` needs, the oracle packages and clang-format-14
+#   scripts/setup.sh bench     what `test` does, and .venv/peer with the newest transformers, beside the tests'
+#   scripts/setup.sh tokenise  .venv with the tokenizers package alone
 #
 # XT_TORCH_ROOT=FOLDER uses the torch package in FOLDER (the one that holds include/ and lib/)
 # instead of the wheel.
@@ -14,6 +16,7 @@ debian_run=(g++ cmake ninja-build git python3-venv libyaml-cpp-dev nlohmann-json
 debian_test=(clang-format-14)
 
 torch_pin=torch==2.11.0
+tokenizers_pin=tokenizers==0.22.2
 
 # Libraries that the torch wheel is linked to, and the wheel of each. libtorch_cpu needs the first
 # two, `import torch` all of them (it loads libtorch_cuda even where there is no GPU). What is not
@@ -26,7 +29,7 @@ libraries_test=(libcublas.so.13=nvidia-cublas==13.1.0.3 libcudnn.so.9=nvidia-cud
   libnvshmem_host.so.3=nvidia-nvshmem-cu13==3.4.5 libcufile.so.0=nvidia-cufile==1.15.1.6)
 
 # Python packages of the tests: what torch and transformers import, and the notebook's runner.
-python_test=(numpy==2.4.6 safetensors==0.8.0 tokenizers==0.22.2 transformers==4.57.6
+python_test=("$tokenizers_pin" numpy==2.4.6 safetensors==0.8.0 transformers==4.57.6
   filelock==4.3.1 typing_extensions==4.16.0 sympy==1.14.0 mpmath==1.3.0 networkx==3.6.1
   Jinja2==3.1.6 MarkupSafe==3.0.4 fsspec==2026.9.0 huggingface_hub==0.36.2 hf-xet==1.8.0
   packaging==26.4 PyYAML==6.0.4 regex==2026.11.19 requests==2.34.2 tqdm==4.70.1
@@ -41,6 +44,12 @@ python_test=(numpy==2.4.6 safetensors==0.8.0 tokenizers==0.22.2 transformers==4.
   psutil==7.2.2 Pygments==2.21.0 pyzmq==27.3.0 stack-data==0.6.3 asttokens==3.0.2
   executing==2.3.0 pure_eval==0.2.4 tornado==6.6.1 traitlets==5.16.1 pexpect==4.9.0
   ptyprocess==0.7.0)
+
+# The peer of scripts/bench_executor.sh: the release of transformers that has grouped products of experts.
+python_peer=(transformers==5.24.0 huggingface_hub==2.4.0 tokenizers==0.23.3 httpx2==2.16.2 httpcore2==2.16.2
+  anyio==4.16.0 h11==0.16.0 truststore==0.10.5 typer==0.29.2 click==8.5.1 rich==15.0.0 shellingham==1.5.4
+  markdown-it-py==4.3.0 mdurl==0.1.2 pydantic==2.14.4 pydantic_core==2.50.5 annotated-types==0.8.0
+  annotated-doc==0.0.7 typing-inspection==0.4.5)
 
 say() { echo "setup: $*" >&2; }
 
@@ -73,6 +82,8 @@ install_debian() {
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
     "${missing_debian[@]}" >&2
 }
+
+make_venv() { [[ -x .venv/bin/python ]] || /usr/bin/python3 -m venv .venv; }
 
 # Installs the pinned packages that .venv lacks, without what they would pull in.
 install_python() {
@@ -117,11 +128,18 @@ install_libraries() {
 }
 
 mode=${1:-}
-[[ $mode == run || $mode == test ]] || die "usage: scripts/setup.sh run|test"
+[[ $mode == run || $mode == test || $mode == bench || $mode == tokenise ]] ||
+  die "usage: scripts/setup.sh run|test|bench|tokenise"
 command -v dpkg-query >/dev/null || die "this script installs Debian packages; this is not Debian"
 
+if [[ $mode == tokenise ]]; then
+  install_debian python3-venv
+  make_venv
+  install_python "$tokenizers_pin"
+  exit
+fi
 install_debian "${debian_run[@]}"
-[[ -x .venv/bin/python ]] || /usr/bin/python3 -m venv .venv
+make_venv
 if [[ -n ${XT_TORCH_ROOT:-} ]]; then
   [[ -e $XT_TORCH_ROOT/lib/libtorch_cpu.so ]] ||
     die "XT_TORCH_ROOT is $XT_TORCH_ROOT, which holds no lib/libtorch_cpu.so"
@@ -131,8 +149,13 @@ else
 fi
 install_libraries "${libraries_run[@]}"
 
-if [[ $mode == test ]]; then
+if [[ $mode == test || $mode == bench ]]; then
   install_debian "${debian_test[@]}"
   install_libraries "${libraries_test[@]}"
   install_python "${python_test[@]}"
+fi
+if [[ $mode == bench && ! -d .venv/peer/transformers-${python_peer[0]#*==}.dist-info ]]; then
+  say "installing into .venv/peer: ${python_peer[*]}"
+  .venv/bin/python -m pip install --quiet --no-input --disable-pip-version-check --no-deps --upgrade \
+    --target .venv/peer "${python_peer[@]}" >&2
 fi

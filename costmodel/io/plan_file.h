@@ -12,11 +12,12 @@
 
 #include "costmodel/document/reader.h"
 #include "costmodel/io/files.h"
+#include "costmodel/packing/packs.h"
 #include "costmodel/units/dtype.h"
 
 namespace xt {
 
-inline constexpr std::string_view plan_schema = "xt.plan/3";
+inline constexpr std::string_view plan_schema = "xt.plan/4";
 inline constexpr std::string_view plan_file_name = "plan.json";
 inline constexpr std::string_view model_config_file_name = "config.json";
 inline constexpr std::string_view schedule_file_name = "schedule.jsonl";
@@ -123,6 +124,8 @@ struct PlanFile {
   std::int64_t expert_parallel = 1;
   std::int64_t pack_length = 0;
   std::int64_t sample_length = 0;
+  PackLevel pack_level = PackLevel::soft;
+  bool groups_by_length = true;  ///< packs that run at once cost the same attention
   std::int64_t gradient_accumulation = 1;
   std::int64_t intra_layer_micro_batches = 1;
   std::int64_t sequence_parallel = 1;
@@ -176,6 +179,8 @@ struct PlanFile {
     archive.field("expert_parallel", expert_parallel, "Ranks that share experts").at_least(1);
     archive.field("pack_length", pack_length, "Tokens of a pack").at_least(1);
     archive.field("sample_length", sample_length, "Tokens of a sample").at_least(1);
+    archive.field("pack_level", pack_level, "How packs are filled");
+    archive.field("groups_by_length", groups_by_length, "Whether like packs run at once");
     archive.field("gradient_accumulation", gradient_accumulation, "Micro-steps").at_least(1);
     archive.field("intra_layer_micro_batches", intra_layer_micro_batches, "Packs in lock-step")
         .at_least(1);

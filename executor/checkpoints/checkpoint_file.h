@@ -10,10 +10,11 @@
 #include <string_view>
 
 #include "costmodel/document/reader.h"
+#include "executor/data/pack_feed.h"
 
 namespace xt {
 
-inline constexpr std::string_view checkpoint_schema = "xt.checkpoint/1";
+inline constexpr std::string_view checkpoint_schema = "xt.checkpoint/2";
 inline constexpr std::string_view checkpoint_file_name = "checkpoint.json";
 inline constexpr std::string_view checkpoint_metrics_name = "metrics.jsonl";
 
@@ -26,6 +27,8 @@ struct DataIdentity {
   std::int64_t seed = 0;
   std::int64_t pack_length = 0;
   std::int64_t sample_length = 0;
+  PackLevel pack_level = PackLevel::hard;
+  bool groups_by_length = true;
   std::int64_t documents = 0;
   std::int64_t tokens = 0;
 
@@ -36,6 +39,8 @@ struct DataIdentity {
     archive.field("seed", seed, "Of the order of packs").at_least(0);
     archive.field("pack_length", pack_length, "Tokens of a pack").at_least(1);
     archive.field("sample_length", sample_length, "Tokens of a sample").at_least(1);
+    archive.field("pack_level", pack_level, "How packs are filled");
+    archive.field("groups_by_length", groups_by_length, "Whether like packs run at once");
     archive.field("documents", documents, "Documents of the data").at_least(0);
     archive.field("tokens", tokens, "Tokens of the data").at_least(0);
   }
@@ -63,6 +68,7 @@ struct CheckpointFile {
   std::string schema{checkpoint_schema};
   RunPosition position;
   DataIdentity data;
+  DataEpoch epoch;                   ///< that the run is in
   Named<std::string> state_digests;  ///< by folder, sums of element_digest()
   std::string metrics_digest;        ///< of the lines of all steps so far
   std::string digest;                ///< of this file without it
@@ -74,6 +80,7 @@ struct CheckpointFile {
     archive.field("schema", schema, "Format of this file");
     archive.field("position", position, "How far the run has come");
     archive.field("data", data, "Which data it has seen");
+    archive.field("epoch", epoch, "Which epoch it is in");
     archive.field("state_digests", state_digests, "Digest of each folder");
     archive.field("metrics_digest", metrics_digest, "Digest of the numbers of all steps so far");
     archive.field("digest", digest, "Digest of this file without it");

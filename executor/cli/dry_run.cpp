@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "costmodel/packing/imbalance.h"
 #include "costmodel/report/table.h"
 #include "costmodel/units/format.h"
 #include "executor/cli/commands.h"
@@ -67,12 +68,26 @@ class DryRun {
   }
 
   void add_data() {
-    const std::int64_t packs_of_step = plan().ranks / plan().sequence_parallel *
-                                       plan().gradient_accumulation *
-                                       plan().intra_layer_micro_batches;
-    add("data",
-        fmt::format("{} documents of {} tokens, {} packs; a step takes {}", inputs_.data.documents,
-                    inputs_.data.tokens, inputs_.data.tokens / plan().pack_length, packs_of_step));
+    const DealOptions deal = deal_of(plan());
+    add("data", fmt::format("{} documents of {} tokens, {} packs that are {} full; a step takes {}",
+                            inputs_.data.documents, inputs_.data.tokens, inputs_.packs->size(),
+                            percent(inputs_.packs->fill_ratio()), deal.global_batch()));
+    if (deal.ranks > 1) add_balance(deal);
+  }
+
+  /// How much more attention the most loaded rank has, with these data.
+  void add_balance(const DealOptions& deal) {
+    const std::vector<PackLayout>& packs = inputs_.packs->layouts();
+    const auto slowest = [&](const std::vector<std::uint32_t>& order) {
+      return imbalance(packs, order, deal.ranks, deal.packs_per_rank).squared_lengths.imbalance();
+    };
+    const double grouped = slowest(grouped_order(grouping_keys(packs, plan().pack_level), deal));
+    const double plain = slowest(plain_order(packs.size(), deal));
+    add("balance", fmt::format("attention of the most loaded rank is {:.2f} times the mean; {} "
+                               "grouping by length {:.2f} times",
+                               plan().groups_by_length ? grouped : plain,
+                               plan().groups_by_length ? "without" : "with",
+                               plan().groups_by_length ? plain : grouped));
   }
 
   void add_start() {

@@ -20,6 +20,11 @@ FoundCheckpoint open_checkpoint(const std::filesystem::path& path) {
   return found;
 }
 
+std::string packs_of(const DataIdentity& data) {
+  return fmt::format("{} and {}", pack_level_names[static_cast<std::size_t>(data.pack_level)],
+                     data.groups_by_length ? "grouped by length" : "shuffled");
+}
+
 }  // namespace
 
 std::string damage_note(const std::filesystem::path& folder, const std::string& reason) {
@@ -48,7 +53,7 @@ void check_resumable(const FoundCheckpoint& found, const Schedule& schedule,
   if (file.position.step >= steps)
     refuse(fmt::format("is of step {}, which leaves none of {} to do", file.position.step, steps),
            "pass more --steps");
-  const auto differs = [&](const char* what, std::int64_t was, std::int64_t is) {
+  const auto differs = [&](const char* what, const auto& was, const auto& is) {
     if (was == is) return;
     refuse(fmt::format("is of a run with {} {}, this one has {}", what, was, is),
            fmt::format("resume with the same data and packs, or start anew with `--weights {}`",
@@ -57,6 +62,7 @@ void check_resumable(const FoundCheckpoint& found, const Schedule& schedule,
   differs("seed", file.data.seed, data.seed);
   differs("packs of length", file.data.pack_length, data.pack_length);
   differs("samples of length", file.data.sample_length, data.sample_length);
+  differs("packs that are", packs_of(file.data), packs_of(data));
   differs("documents:", file.data.documents, data.documents);
   differs("tokens of data:", file.data.tokens, data.tokens);
   check_state(schedule, found.state, found.path);

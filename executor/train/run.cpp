@@ -7,6 +7,7 @@
 #include "costmodel/io/json.h"
 #include "costmodel/io/schedule_lines.h"
 #include "costmodel/io/timeline_lines.h"
+#include "executor/data/pack_feed.h"
 #include "executor/runtime/allocator.h"
 #include "executor/train/parameters.h"
 
@@ -70,13 +71,13 @@ class Run {
     session_.rendezvous = std::make_unique<Rendezvous>(place_);
     session_.network = std::make_unique<GlooNetwork>(*session_.rendezvous);
     session_.world = std::make_unique<World>(all_ranks("world"));
-    const auto packs = std::make_shared<Packs>(
-        session_.inputs.documents, PackShape{plan().pack_length, plan().sample_length},
-        plan().vocab_size, static_cast<std::uint64_t>(plan().seed));
-    packs_per_epoch_ = packs->per_epoch();
+    feed_ = std::make_shared<PackFeed>(
+        session_.inputs.packs,
+        FeedChoices{deal_of(plan()), plan().groups_by_length, plan().pack_level});
     session_.trainer = std::make_unique<Trainer>(
         schedule(), cpu_kernels(), make_communicators(schedule(), *session_.network, place_.rank),
-        place_.rank, [packs](std::int64_t index) { return packs->pack(index); }, plan().optimizer);
+        place_.rank, [feed = feed_](std::int64_t index) { return feed->pack(index); },
+        plan().optimizer);
   }
 
   void start() {
@@ -107,6 +108,7 @@ class Run {
   void go_on_from(const FoundCheckpoint& found) {
     check_resumable(found, schedule(), session_.inputs.data, request_.steps);
     session_.trainer->resume(found.file.position);
+    feed_->enter(found.file.epoch);
     lines_ = found.metrics;
     resumed_ = found.file.position.step;
     listener_.on_resumed(found.file.position);
@@ -132,6 +134,7 @@ class Run {
     CheckpointFile file;
     file.position = position();
     file.data = session_.inputs.data;
+    file.epoch = feed_->epoch();
     session_.checkpointer->begin(session_.trainer->state().memory, std::move(file), lines_);
   }
 
@@ -148,7 +151,6 @@ class Run {
   }
 
   StepMetrics step(Duration skew) {
-    const std::int64_t epoch = position().next_pack / packs_per_epoch_ + 1;
     const StepOutcome outcome = session_.trainer->step();
     const Timeline& timeline = outcome.result.timeline;
     const std::array<std::int64_t, 4> own{
@@ -162,8 +164,9 @@ class Run {
     StepMetrics metrics = metrics_of(outcome, all);
     metrics.own = {to_seconds(makespan(timeline)),
                    outcome.data_time,
-                   epoch,
+                   feed_->epoch().number + 1,
                    outcome.tokens,
+                   outcome.slots,
                    outcome.attention_ratio,
                    timeline.device_memory.peak,
                    timeline.host_memory.peak};
@@ -234,9 +237,9 @@ class Run {
   const RankEnvironment& place_;
   RunSession& session_;
   const RunListener& listener_;
+  std::shared_ptr<PackFeed> feed_;
   std::string recorded_;
   std::string lines_;  ///< of all steps so far, where checkpoints are written (rank 0)
-  std::int64_t packs_per_epoch_ = 1;
   std::optional<std::int64_t> first_began_;  ///< the first step, on rank 0, in ns of its clock
   std::int64_t resumed_ = 0;                 ///< the step behind which the run goes on
 };

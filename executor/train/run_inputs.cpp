@@ -9,7 +9,6 @@
 #include "costmodel/io/json.h"
 #include "costmodel/io/schedule_lines.h"
 #include "costmodel/units/parse.h"
-#include "executor/data/packs.h"
 #include "executor/train/parameters.h"
 
 namespace xt {
@@ -71,6 +70,17 @@ void check_checkpoints(const CheckpointChoices& choices, Overwrite overwrite) {
          "pass `--resume` to go on from them, or `--force` to start anew and replace them");
 }
 
+PackingChoices packing_of(const PlanFile& plan) {
+  return {plan.pack_length, plan.sample_length, plan.pack_level,
+          static_cast<std::uint64_t>(plan.seed)};
+}
+
+DataIdentity identity_of(const PlanFile& plan, const Documents& documents) {
+  return {plan.seed,          plan.pack_length,      plan.sample_length,
+          plan.pack_level,    plan.groups_by_length, documents.size(),
+          n_tokens(documents)};
+}
+
 void check_outputs(const RunRequest& request, const FoundCheckpoints& found, std::int64_t ranks) {
   check_metrics(request, found);
   check_checkpoints(request.checkpoints, request.overwrite);
@@ -118,15 +128,13 @@ RunInputs load_inputs(const RunRequest& request, std::int64_t ranks) {
     inputs.model_config = parse_json(read_file(request.directory / model_config_file_name));
   inputs.documents = load_documents(request.data);
   const PlanFile& plan = inputs.plan.plan;
-  Packs(inputs.documents, {plan.pack_length, plan.sample_length}, plan.vocab_size,
-        static_cast<std::uint64_t>(plan.seed))
-      .pack(0);
+  inputs.packs = std::make_shared<const Packs>(inputs.documents, packing_of(plan), plan.vocab_size);
+  (void)inputs.packs->pack(0);
   if (request.weights) {
     inputs.weights.emplace(*request.weights);
     check_weights(inputs.plan.schedule, *inputs.weights);
   }
-  inputs.data = {plan.seed, plan.pack_length, plan.sample_length, inputs.documents->size(),
-                 n_tokens(*inputs.documents)};
+  inputs.data = identity_of(plan, *inputs.documents);
   if (request.checkpoints.resumes) {
     const CheckpointStore store(request.checkpoints.folder);
     inputs.checkpoints = find_checkpoints(store);
@@ -137,6 +145,12 @@ RunInputs load_inputs(const RunRequest& request, std::int64_t ranks) {
   }
   check_outputs(request, inputs.checkpoints, ranks);
   return inputs;
+}
+
+DealOptions deal_of(const PlanFile& plan) {
+  return {plan.ranks / plan.sequence_parallel,
+          plan.gradient_accumulation * plan.intra_layer_micro_batches,
+          static_cast<std::uint64_t>(plan.seed)};
 }
 
 std::filesystem::path recording_path(const std::filesystem::path& directory, std::int64_t rank) {

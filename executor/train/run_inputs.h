@@ -15,8 +15,10 @@
 #include "costmodel/io/json.h"
 #include "costmodel/io/plan_file.h"
 #include "costmodel/ir/schedule.h"
+#include "costmodel/packing/deal.h"
 #include "executor/checkpoints/checkpoint_file.h"
 #include "executor/data/documents.h"
+#include "executor/data/packs.h"
 #include "executor/train/resume.h"
 #include "executor/weights/safetensors.h"
 
@@ -60,10 +62,14 @@ struct ExecutablePlan {
 /// Throws: InputError when it is missing, damaged, for other ranks, or not for xt-run to execute
 ExecutablePlan load_plan(const std::filesystem::path& directory, std::int64_t ranks);
 
+/// To whom `plan` deals its packs.
+DealOptions deal_of(const PlanFile& plan);
+
 /// What `load_inputs` read.
 struct RunInputs {
   ExecutablePlan plan;
   std::shared_ptr<const Documents> documents;
+  std::shared_ptr<const Packs> packs;  ///< of these
   std::optional<Weights> weights;
   Json model_config;  ///< config.json of the model, where weights are saved
   DataIdentity data;

@@ -41,6 +41,8 @@ PlanFile plan_file(const Plan& plan, const Estimate& answer) {
   file.expert_parallel = s.expert_parallel;
   file.pack_length = s.pack_length;
   file.sample_length = s.sample_length;
+  file.pack_level = plan.data.pack_level;
+  file.groups_by_length = plan.data.groups_by_length;
   file.gradient_accumulation = s.gradient_accumulation;
   file.intra_layer_micro_batches = s.intra_layer_micro_batches;
   file.sequence_parallel = s.sequence_parallel;

@@ -20,6 +20,8 @@ constexpr EngineRules xt_run() {
   rules.splits_sequences = true;
   rules.replicates = true;
   rules.has_muon = true;
+  rules.may_overlap_nothing = true;
+  rules.swaps_optimizer = true;
   rules.workspaces = xt_run_workspaces;
   return rules;
 }

@@ -74,7 +74,9 @@ class Lowering {
   bool gathers_in_forward() const {
     return (rules_.gathers_in_forward && strategy_.communication_overlap) || strategy_.zero == 3;
   }
-  bool reduces_at_end() const { return rules_.reduces_at_end || !strategy_.communication_overlap; }
+  bool reduces_at_end() const {
+    return rules_.reduces_at_end || (strategy_.zero < 3 && !strategy_.communication_overlap);
+  }
   bool keeps_narrow_shards() const {
     return rules_.keeps_narrow_shards && graph_.dtype != DType::fp32;
   }

@@ -37,7 +37,7 @@ void check_optimizer(const Plan& plan, const EngineRules& rules, Request& reques
   if (s.swaps_optimizer && !rules.swaps_optimizer)
     request.problem("swap_optimizer",
                     fmt::format("{} keeps the optimizer on the device", rules.name),
-                    "engine xtuner_v1 can swap it");
+                    "engines xt_run and xtuner_v1 can swap it");
   if (s.optimizer != Optimizer::muon) return;
   if (!rules.has_muon)
     request.problem("optimizer", fmt::format("{} has no Muon", rules.name), "engine xtuner_v1 has");

@@ -10,7 +10,7 @@ void check_overlap(const Plan& plan, const EngineRules& rules, Request& request)
   if (s.communication_overlap) return;
   if (!rules.may_overlap_nothing)
     request.problem(field, fmt::format("{} has no step without overlap", rules.name),
-                    "engine megatron has");
+                    "engines xt_run and megatron have");
   for (const auto& [other, is_set] :
        {std::pair{"tensor_parallel_overlap", s.tensor_parallel_overlap},
         std::pair{"expert_parallel_overlap", s.expert_parallel_overlap}})

@@ -156,7 +156,9 @@ void Resolver::choose_counts() {
 void Resolver::choose_data() {
   Strategy& s = plan_.strategy;
   PlanData& data = plan_.data;
-  data.pack_level = from_.pack_level.value_or(PackLevel::soft);
+  // What xt-run trains on is text, which loses nothing where it is cut; a gap would be computed.
+  data.pack_level =
+      from_.pack_level.value_or(rules_->is_executed ? PackLevel::hard : PackLevel::soft);
   data.groups_by_length = from_.group_by_length.value_or(true);
   data.lengths = from_.sample_length.value_or(LengthDistribution{FixedLength{s.pack_length}});
   if (from_.sample_length && from_.sample_lengths)
@@ -172,14 +174,15 @@ void Resolver::choose_data() {
                                                   fixed->tokens, s.pack_length));
 }
 
-// Where lengths differ, a step takes as long as the ranks with the longest samples. xt-run cuts
-// documents where a pack ends; elsewhere samples that do not divide a pack leave it partly empty.
+// Where lengths differ, a step takes as long as the ranks with the longest samples. Samples that do
+// not divide a pack leave it partly empty, but for xt-run's where they are cut: those are pieces of
+// longer documents.
 void Resolver::load_ranks() {
   Strategy& s = plan_.strategy;
   PlanData& data = plan_.data;
   const auto* fixed = std::get_if<FixedLength>(&data.lengths.shape);
-  const bool fills_packs =
-      fixed != nullptr && (rules_->is_executed || s.pack_length % fixed->tokens == 0);
+  const bool is_cut = rules_->is_executed && data.pack_level == PackLevel::hard;
+  const bool fills_packs = fixed != nullptr && (is_cut || s.pack_length % fixed->tokens == 0);
   if (fills_packs) return;
   data.load = data_load(data.lengths, data.pack_level, s, static_cast<std::uint64_t>(plan_.seed));
   s.sample_length = data.load->longest_sample;

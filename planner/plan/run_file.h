@@ -132,8 +132,8 @@ struct RunFile {
     archive.field("tensor_parallel_overlap", tensor_parallel_overlap,
                   "true: those ranks exchange in pieces, beside products (default false)");
     archive.field("communication_overlap", communication_overlap,
-                  "false: exchanges run beside nothing, and gradients are reduced and weights "
-                  "gathered when a step's products are through (default true)");
+                  "false: exchanges run beside nothing; whole gradients are reduced, and weights "
+                  "gathered, when a step's products are through (default true)");
     archive
         .field("zero", zero,
                "What data-parallel ranks split: 0 nothing, 1 optimizer state, 2 and gradients, 3 "
@@ -237,7 +237,8 @@ struct RunFile {
     archive.field("sample_lengths", sample_lengths,
                   "File of lengths: .jsonl with num_tokens, .idx of tokens, or .json with "
                   "[[tokens, count], ...]");
-    archive.field("pack_level", pack_level, "soft keeps samples whole, hard cuts (default soft)");
+    archive.field("pack_level", pack_level,
+                  "soft keeps samples whole, hard cuts (default soft; xt_run: hard)");
     archive.field("group_by_length", group_by_length,
                   "Packs that run at once have equal attention cost (default true)");
     archive

@@ -160,69 +160,108 @@ TEST(Pack, ShiftsLabelsInsideEachPiece) {
   EXPECT_EQ(n_valid_labels(pack.labels), 3);
 }
 
-TEST(Packs, OfAnEpochHoldEveryTokenOnceButTheRest) {
-  const std::vector<int> lengths = {3, 1, 17, 5, 9, 2};  // 37 tokens: 4 packs of 8 and 5 left
-  Packs packs(counted(lengths), {8, 8}, 1000, 1);
-  ASSERT_EQ(packs.per_epoch(), 4);
+TEST(Pack, IsPaddedByPiecesThatNothingIsLearnedFrom) {
+  Pack pack = pack_of({{1, 2, 3}});
+  pad(pack, 10, 4);
+  EXPECT_THAT(pack.tokens, ElementsAre(1, 2, 3, 0, 0, 0, 0, 0, 0, 0));
+  EXPECT_THAT(pack.boundaries, ElementsAre(0, 3, 7, 10));
+  EXPECT_EQ(n_valid_labels(pack.labels), 2);
+  EXPECT_EQ(pack.labels.size(), 10u);
+  Pack long_pack = pack_of({{1}});
+  pad(long_pack, 513, 1000);
+  EXPECT_THAT(long_pack.boundaries, ElementsAre(0, 1, 257, 513));
+  Pack full = pack_of({{1, 2}});
+  pad(full, 2, 2);
+  EXPECT_EQ(full, pack_of({{1, 2}}));
+}
+
+TEST(Samples, AreDocumentsCutWhereTheyAreLonger) {
+  const Samples samples(counted({5, 3, 7}), 3);
+  EXPECT_THAT(samples.lengths(), ElementsAre(3, 2, 3, 3, 3, 1));
+  std::vector<std::int64_t> tokens(2);
+  samples.copy(1, 0, tokens);
+  EXPECT_THAT(tokens, ElementsAre(3, 4));
+  samples.copy(4, 1, tokens);
+  EXPECT_THAT(tokens, ElementsAre(204, 205));
+  EXPECT_EQ(samples.document_of(1), 0);
+  EXPECT_EQ(samples.document_of(2), 1);
+  EXPECT_EQ(samples.document_of(5), 2);
+}
+
+std::vector<std::int64_t> all_tokens(const Packs& packs) {
   std::vector<std::int64_t> seen;
-  for (std::int64_t i = 0; i < 4; ++i) {
+  for (std::int64_t i = 0; i < packs.size(); ++i) {
     const Pack pack = packs.pack(i);
     EXPECT_EQ(pack.tokens.size(), 8u);
+    EXPECT_EQ(pack.labels.size(), 8u);
     EXPECT_EQ(pack.boundaries.front(), 0);
     EXPECT_EQ(pack.boundaries.back(), 8);
     seen.insert(seen.end(), pack.tokens.begin(), pack.tokens.end());
   }
   std::ranges::sort(seen);
+  return seen;
+}
+
+TEST(Packs, ThatCutHoldEveryTokenOnceButTheRest) {
+  const std::vector<int> lengths = {3, 1, 17, 5, 9, 2};  // 37 tokens: 4 packs of 8 and 5 left
+  const Packs packs(counted(lengths), {8, 8, PackLevel::hard, 1}, 1000);
+  ASSERT_EQ(packs.size(), 4);
+  const std::vector<std::int64_t> seen = all_tokens(packs);
   EXPECT_EQ(std::ranges::adjacent_find(seen), seen.end());
+  EXPECT_EQ(packs.fill_ratio(), 1);
 }
 
-TEST(Packs, CutADocumentAtTheEndOfThePackAndGoOnInTheNext) {
-  Packs packs(counted({20}), {8, 8}, 1000, 1);
-  EXPECT_EQ(packs.per_epoch(), 2);
-  EXPECT_THAT((std::vector{packs.pack(0), packs.pack(1)}),
-              testing::UnorderedElementsAre(pack_of({{0, 1, 2, 3, 4, 5, 6, 7}}),
-                                            pack_of({{8, 9, 10, 11, 12, 13, 14, 15}})));
+TEST(Packs, ThatCutNothingHoldEveryTokenAndArePadded) {
+  const std::vector<int> lengths = {3, 1, 17, 5, 9, 2};
+  const Packs packs(counted(lengths), {8, 8, PackLevel::soft, 1}, 1000);
+  std::vector<std::int64_t> seen = all_tokens(packs);
+  EXPECT_EQ(packs.fill_ratio(), 37.0 / static_cast<double>(seen.size()));
+  const auto n_padding = std::ssize(seen) - 37;
+  EXPECT_GT(n_padding, 0);
+  std::int64_t n_told = 0;
+  for (std::int64_t i = 0; i < packs.size(); ++i) n_told += packs.pack(i).padding;
+  EXPECT_EQ(n_told, n_padding);
+  EXPECT_EQ(std::ranges::count(seen, 0), n_padding + 1);  // one token is 0
+  seen.erase(seen.begin(), seen.begin() + n_padding);
+  EXPECT_EQ(std::ranges::adjacent_find(seen), seen.end());
+  EXPECT_EQ(seen.size(), 37u);
 }
 
-TEST(Packs, OfOneLongDocumentDoNotFollowEachOther) {
-  Packs packs(counted({400}), {8, 8}, 1000, 1);
-  int n_neighbours = 0;
-  for (std::int64_t i = 1; i < packs.per_epoch(); ++i)
-    n_neighbours += packs.pack(i).tokens[0] == packs.pack(i - 1).tokens[0] + 8 ? 1 : 0;
-  EXPECT_LT(n_neighbours, packs.per_epoch() / 4);
+// Both programs pack by one function: what the planner simulates is what a run gets.
+TEST(Packs, AreThoseThatThePlannerDraws) {
+  const std::vector<int> lengths = {3, 1, 8, 5, 8, 2, 7, 4};
+  for (const PackLevel level : {PackLevel::soft, PackLevel::hard}) {
+    PackingOptions options;
+    options.pack_length = 8;
+    options.level = level;
+    options.seed = 5;
+    const Packs packs(counted(lengths), {8, 8, level, 5}, 1000);
+    const std::vector<std::int64_t> drawn(lengths.begin(), lengths.end());
+    EXPECT_EQ(packs.layouts(), pack_samples(drawn, options));
+    for (const PackedSample& piece : packs.layouts()[0].samples) {
+      const Pack pack = packs.pack(0);
+      EXPECT_THAT(pack.tokens, testing::Contains(100 * piece.sample + piece.first));
+    }
+  }
 }
 
 TEST(Packs, HoldNoPieceLongerThanASampleOfThePlan) {
-  Packs packs(counted({20}), {8, 3}, 1000, 1);
-  EXPECT_THAT((std::vector{packs.pack(0), packs.pack(1)}),
-              testing::UnorderedElementsAre(pack_of({{0, 1, 2}, {3, 4, 5}, {6, 7}}),
-                                            pack_of({{8, 9, 10}, {11, 12, 13}, {14, 15}})));
-}
-
-TEST(Packs, DependOnTheSeedAndTheirNumberAlone) {
-  const auto documents = counted(std::vector<int>(50, 7));
-  Packs forward(documents, {16, 16}, 10000, 3);
-  Packs backward(documents, {16, 16}, 10000, 3);
-  Packs other(documents, {16, 16}, 10000, 4);
-  std::vector<Pack> expected;
-  const std::int64_t n = 3 * forward.per_epoch();
-  for (std::int64_t i = 0; i < n; ++i) expected.push_back(forward.pack(i));
-  for (std::int64_t i = n - 1; i >= 0; --i)
-    EXPECT_EQ(backward.pack(i), expected[static_cast<std::size_t>(i)]);
-  EXPECT_NE(other.pack(0), expected[0]);
-  EXPECT_NE(expected[static_cast<std::size_t>(forward.per_epoch())], expected[0]);
+  for (const PackLevel level : {PackLevel::soft, PackLevel::hard}) {
+    const Packs packs(counted({20, 30}), {8, 3, level, 1}, 1000);
+    for (std::int64_t i = 0; i < packs.size(); ++i) EXPECT_LE(longest_sample(packs.pack(i)), 3);
+  }
 }
 
 TEST(Packs, OfTooLittleDataAreRefused) {
   EXPECT_THAT(problem([] {
-                Packs(counted({7}), {8, 8}, 1000, 1);
+                Packs(counted({7}), {8, 8, PackLevel::hard, 1}, 1000);
               }),
               HasSubstr("the data has 7 tokens, less than one pack of 8"));
 }
 
 TEST(Packs, RefuseTokensOutsideTheVocabulary) {
-  Packs packs(counted({8}), {8, 8}, 5, 1);
-  EXPECT_THAT(problem([&] { packs.pack(0); }), HasSubstr("token 5 in document 0"));
+  const Packs packs(counted({8}), {8, 8, PackLevel::hard, 1}, 5);
+  EXPECT_THAT(problem([&] { (void)packs.pack(0); }), HasSubstr("token 5 in document 0"));
 }
 
 TEST(BigramEntropy, IsZeroWhereTheNextTokenIsCertain) {

@@ -57,6 +57,18 @@ TEST(DataLoad, SamplesThatDoNotDivideAPackLeaveItPartlyEmpty) {
   EXPECT_NEAR(estimate(plan).model_flops / estimate(hard).model_flops, 9000.0 / 16384, 0.05);
 }
 
+// xt-run cuts documents where a pack ends, unless it is told to leave gaps.
+TEST(DataLoad, OfWhatXtRunCutsHasNoGaps) {
+  const Flags executed = {
+      {"engine", "xt_run"}, {"sample_length", "9000"}, {"pack_length", "16384"}};
+  const Plan cut = plan_with(executed);
+  EXPECT_EQ(cut.data.pack_level, PackLevel::hard);
+  EXPECT_FALSE(cut.data.load);
+  const Plan whole = plan_with(test::with(executed, {{"pack_level", "soft"}}));
+  ASSERT_TRUE(whole.data.load);
+  EXPECT_NEAR(whole.data.load->fill_ratio, 9000.0 / 16384, 0.01);
+}
+
 TEST(DataLoad, SaysHowMuchOfLongSamplesIsCut) {
   const Plan plan = plan_with({{"sample_length", "lognormal(65536, 0.001)"}});
   EXPECT_NEAR(plan.data.load->cut_ratio, 0.5, 0.01);

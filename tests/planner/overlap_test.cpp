@@ -12,6 +12,7 @@ using test::Flags;
 
 const Flags alone = {{"communication_overlap", "false"}};
 const Flags tensor = {{"tensor_parallel", "4"}};
+const Flags executed = {{"engine", "xt_run"}, {"model", "qwen3_8b"}};
 
 Estimate estimate_of(const Flags& more) {
   return estimate(test::plan_of(test::with({{"model", "mpt_7b"},
@@ -38,7 +39,7 @@ Times traffic_of(const Estimate& answer) {
 }
 
 TEST(CommunicationOverlap, WithoutItAllTrafficIsExposed) {
-  for (const Flags& layout : {Flags{}, tensor, Flags{{"zero", "0"}}}) {
+  for (const Flags& layout : {Flags{}, tensor, Flags{{"zero", "0"}}, executed}) {
     const Estimate answer = estimate_of(test::with(layout, alone));
     const Times traffic = traffic_of(answer);
     EXPECT_GT(traffic.total, 0);

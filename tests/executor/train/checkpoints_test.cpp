@@ -97,6 +97,25 @@ TEST_F(Checkpoints, ContinueARunToTheSameBits) {
   EXPECT_EQ(losses("parts"), losses("whole"));
 }
 
+// Soft packs leave gaps, and groups of like packs depend on the ranks: both belong to the position.
+TEST_F(Checkpoints, ContinueInTheMiddleOfAnEpochOfSoftPacks) {
+  const auto plan = [](std::int64_t ranks) {
+    return PlanChoices{
+        .ranks = ranks, .gradient_accumulation = 2 / ranks, .pack_level = PackLevel::soft};
+  };
+  make("whole", plan(2));
+  make("parts", plan(2));
+  make("alone", plan(1));
+  ASSERT_EQ(train("whole", 10).exit_code, 0);
+  ASSERT_EQ(train("parts", 5, {"--checkpoint-every", "5"}).exit_code, 0);
+  ASSERT_EQ(train("parts", 10, {"--resume"}).exit_code, 0);
+  EXPECT_EQ(losses("parts"), losses("whole"));
+  ASSERT_EQ(train("alone", 10, {"--resume"}).exit_code, 0);
+  const std::vector<double> expected = losses("whole"), found = losses("alone");
+  for (std::size_t i = 0; i < found.size(); ++i)
+    EXPECT_NEAR(found[i], expected[i], 1e-5 * expected[i]) << i;
+}
+
 TEST_F(Checkpoints, ContinueOnAnotherLayout) {
   make("whole", {.ranks = 2, .expert_parallel = 2});
   make("alone", {.ranks = 1, .gradient_accumulation = 2});
@@ -157,8 +176,14 @@ TEST_F(Checkpoints, ThatAreAllDamagedAreRefusedOnce) {
 TEST_F(Checkpoints, OfOtherDataOrAnEarlierRunAreRefused) {
   make("plan", {});
   make("long", {.pack_length = 128});
+  make("soft", {.pack_level = PackLevel::soft});
+  make("shuffled", {.groups_by_length = false});
   ASSERT_EQ(train("plan", 2, {"--checkpoint-every", "1"}).exit_code, 0);
   EXPECT_THAT(train("long", 4, {"--resume"}).err, HasSubstr("packs of length 64"));
+  EXPECT_THAT(
+      train("soft", 4, {"--resume"}).err,
+      HasSubstr("packs that are hard and grouped by length, this one has soft and grouped"));
+  EXPECT_THAT(train("shuffled", 4, {"--resume"}).err, HasSubstr("this one has hard and shuffled"));
   EXPECT_THAT(train("long", 4, {"--checkpoint-every", "2"}).err,
               HasSubstr("holds checkpoints of an earlier run"));
   EXPECT_THAT(train("plan", 2, {"--resume"}).err, HasSubstr("leaves none of 2 to do"));

@@ -152,7 +152,11 @@ DrawnPlan DrawnPlan::reference() const {
 DrawnPlan DrawnPlan::twin() const {
   DrawnPlan other = *this;
   std::erase_if(other.flags, [](const auto& flag) { return flag.first == "recompute_ops"; });
-  other.flags = test::with(other.flags, {{"recompute", "none"}, {"swap", "none"}});
+  other.flags = test::with(
+      other.flags, {{"recompute", "none"}, {"swap", "none"}, {"communication_overlap", "false"}});
+  const bool has_muon = std::ranges::find(flags, std::pair<std::string, std::string>{
+                                                     "optimizer", "muon"}) != flags.end();
+  if (!has_muon) other.flags.emplace_back("swap_optimizer", "true");
   return other;
 }
 

@@ -26,7 +26,7 @@ struct DrawnPlan {
   Plan plan() const;
   /// The same model and data, trained by one rank that keeps everything and waits for nothing.
   DrawnPlan reference() const;
-  /// The same layout without recompute and swap.
+  /// The same layout without recompute, swap and overlap, AdamW's moments in host memory.
   DrawnPlan twin() const;
 };
 

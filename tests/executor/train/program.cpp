@@ -110,6 +110,8 @@ PlanFile make_plan(const std::filesystem::path& directory, const PlanChoices& ch
   plan.ranks = choices.ranks;
   plan.expert_parallel = choices.expert_parallel;
   plan.pack_length = plan.sample_length = plan.loss_chunk = choices.pack_length;
+  plan.pack_level = choices.pack_level;
+  plan.groups_by_length = choices.groups_by_length;
   plan.gradient_accumulation = choices.gradient_accumulation;
   plan.optimizer.learning_rate = 3e-3;
   plan.model_flops = 1e9;

@@ -50,6 +50,8 @@ struct PlanChoices {
   std::int64_t gradient_accumulation = 1;
   std::int64_t pack_length = 64;
   std::int64_t shard_ranks = 0;  ///< 0: all
+  PackLevel pack_level = PackLevel::hard;
+  bool groups_by_length = true;
   bool has_router_bias = false;  ///< DeepSeek-V3 instead of Qwen3-MoE
 };
 

@@ -80,10 +80,10 @@ TEST_F(XtRun, TrainsOnTwoRanksAndRecordsBoth) {
 }
 
 TEST_F(XtRun, GivesTheSameLossesOnAnyLayout) {
-  make_plan(plan_, {.ranks = 1, .gradient_accumulation = 2});
+  make_plan(plan_, {.ranks = 1, .gradient_accumulation = 2, .groups_by_length = false});
   ASSERT_EQ(train_on(data_).exit_code, 0);
   const std::vector<double> alone = losses();
-  make_plan(plan_, {.ranks = 2, .expert_parallel = 2});
+  make_plan(plan_, {.ranks = 2, .expert_parallel = 2, .groups_by_length = false});
   ASSERT_EQ(train_on(data_, {"--force"}).exit_code, 0);
   ASSERT_EQ(losses().size(), alone.size());
   for (std::size_t i = 0; i < alone.size(); ++i)
@@ -157,7 +157,7 @@ TEST_F(XtRun, RefusesAPlanOfAnotherFormat) {
   PlanFile plan = make_plan(plan_, {});
   plan.schema = "xt.plan/0";
   write_plan(plan_, plan, Overwrite::allow);
-  expect_refusal(train_on(data_), "is of format `xt.plan/0`, expected `xt.plan/3`");
+  expect_refusal(train_on(data_), "is of format `xt.plan/0`, expected `xt.plan/4`");
 }
 
 TEST_F(XtRun, RefusesAScheduleThatThePlanDoesNotName) {

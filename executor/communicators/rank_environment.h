@@ -18,7 +18,7 @@ struct RankEnvironment {
   int local_rank = 0;
   int local_world_size = 1;
   std::string store_host = "127.0.0.1";
-  std::uint16_t store_port = 29500;
+  std::uint16_t store_port = 0;       ///< 0: one that is free, for a run of one rank
   bool launcher_hosts_store = false;  ///< otherwise rank 0 does
   std::string key_prefix = "xt/0/";   ///< differs between restarts that share a store
 };

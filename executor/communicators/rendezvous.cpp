@@ -55,7 +55,7 @@ Rendezvous::Rendezvous(const RankEnvironment& place, std::chrono::seconds timeou
   options.port = place.store_port;
   options.isServer = serves();
   options.waitWorkers = false;
-  options.multiTenant = true;
+  options.multiTenant = place.store_port != 0;
   options.timeout = timeout;
   network_store_ = connect(place.store_host, options);
   store_ = c10::make_intrusive<c10d::PrefixStore>(place.key_prefix, network_store_);

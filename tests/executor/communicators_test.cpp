@@ -243,6 +243,14 @@ TEST_P(OnRanks, CollectivesOfTwoGroupsMayBeWaitedForInAnyOrder) {
 }
 INSTANTIATE_TEST_SUITE_P(Communicators, OnRanks, testing::Values(1, 2, 4));
 
+// Each has a store of its own, on a port that nobody else needs.
+TEST(Rendezvous, OfRunsOfOneRankOnOneHostIsNotTheSame) {
+  Rendezvous one({}), other({});
+  one.say("key", "text");
+  EXPECT_EQ(one.said("key"), "text");
+  EXPECT_FALSE(other.said("key"));
+}
+
 TEST(Groups, OfAMeshCrossEachOther) { EXPECT_EQ(run_ranks("groups_of_a_mesh", 4), 0); }
 
 TEST(Groups, MembersAreStrideApart) {

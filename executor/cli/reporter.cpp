@@ -90,6 +90,7 @@ void Reporter::log(const StepMetrics& metrics) {
   if (!log_) begin_log(metrics);
   place_.train_time = to_seconds(std::chrono::steady_clock::now() - began_);
   place_.run_tokens += metrics.own.tokens;
+  place_.run_steps = metrics.step - resumed_behind_;
   log_->step(metrics, place_);
 }
 

@@ -32,6 +32,7 @@ Pack pack_of(const std::vector<std::vector<std::int64_t>>& pieces) {
 void pad(Pack& pack, std::int64_t pack_length, std::int64_t longest_piece) {
   XT_CHECK(std::ssize(pack.tokens) <= pack_length && longest_piece >= 1, pack.tokens.size(),
            pack_length, longest_piece);
+  pack.padding += pack_length - std::ssize(pack.tokens);
   const std::int64_t piece = std::min(longest_piece, padding_length);
   for (std::int64_t at = std::ssize(pack.tokens); at < pack_length; at += piece)
     pack.boundaries.push_back(static_cast<std::int32_t>(std::min(at + piece, pack_length)));

@@ -19,6 +19,7 @@ struct Pack {
   std::vector<std::int64_t> tokens;
   std::vector<std::int64_t> labels;      ///< next token of the same piece; of its last: ignored
   std::vector<std::int32_t> boundaries;  ///< 0, …, T
+  std::int64_t padding = 0;              ///< of the T tokens, so many at the end are none
 
   bool operator==(const Pack&) const = default;
 };

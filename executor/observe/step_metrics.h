@@ -15,9 +15,10 @@ namespace xt {
 /// What a step was on one rank.
 struct RankStep {
   Seconds time;
-  Seconds data_time;           ///< before it, until its packs were there
-  std::int64_t epoch = 1;      ///< of its last pack; counts from 1
-  std::int64_t tokens = 0;     ///< that this rank read; of a pack that is shared, its part
+  Seconds data_time;        ///< before it, until its packs were there
+  std::int64_t epoch = 1;   ///< of its last pack; counts from 1
+  std::int64_t tokens = 0;  ///< of samples that this rank read; of a pack that is shared, its part
+  std::int64_t slots = 0;   ///< the same with padding
   double attention_ratio = 1;  ///< Σ length² over samples by Σ length² over packs
   Bytes device_memory;         ///< at the peak; so is the next
   Bytes host_memory;

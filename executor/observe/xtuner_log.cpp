@@ -17,22 +17,31 @@ namespace {
 
 double gib(Bytes bytes) { return static_cast<double>(bytes.value) / (1024.0 * 1024 * 1024); }
 
-double tokens(const StepMetrics& metrics) { return static_cast<double>(metrics.own.tokens); }
+/// Tokens of samples per second of this rank.
+double tgs(const StepMetrics& metrics) {
+  return static_cast<double>(metrics.own.tokens) / metrics.own.time.value;
+}
 
-/// Tokens per second of this rank.
-double tgs(const StepMetrics& metrics) { return tokens(metrics) / metrics.own.time.value; }
+/// The same with padding.
+double slots_per_second(const StepMetrics& metrics) {
+  return static_cast<double>(metrics.own.slots) / metrics.own.time.value;
+}
 
 double run_tgs(const StepPlace& place) {
   return static_cast<double>(place.run_tokens) / place.train_time.value;
 }
 
+/// Of all ranks and steps, if the others read as many as this rank since it trains.
 std::int64_t tokens_so_far(const StepMetrics& metrics, const StepPlace& place) {
-  return metrics.step * metrics.own.tokens * place.ranks;
+  return place.run_tokens * metrics.step / place.run_steps * place.ranks;
 }
 
-/// What the steps that are left take, if they are as long as this one.
+/// What the steps that are left take at this one's rate; as long as this one where it read nothing.
 double eta_s(const StepMetrics& metrics, const StepPlace& place) {
-  return static_cast<double>(place.steps - metrics.step) * metrics.own.time.value;
+  const auto steps = static_cast<double>(place.steps - metrics.step);
+  if (metrics.own.tokens == 0) return steps * metrics.own.time.value;
+  return steps * static_cast<double>(place.run_tokens) / static_cast<double>(place.run_steps) /
+         tgs(metrics);
 }
 
 /// Whole seconds as Python writes a timedelta.
@@ -92,10 +101,10 @@ void add_time(Json& line, const StepMetrics& metrics, const StepPlace& place) {
 
 void add_rates(Json& line, const StepMetrics& metrics, const StepPlace& place) {
   line.add("runtime_info/text_tokens", metrics.own.tokens);
-  line.add("runtime_info/seqlen_tokens", metrics.own.tokens);
+  line.add("runtime_info/seqlen_tokens", metrics.own.slots);
   line.add("runtime_info/approximate_total_consumed_tokens", tokens_so_far(metrics, place));
   line.add("runtime_info/tgs", tgs(metrics));
-  line.add("runtime_info/seqlen_tgs", tgs(metrics));
+  line.add("runtime_info/seqlen_tgs", slots_per_second(metrics));
   line.add("runtime_info/exp_tgs", run_tgs(place));
   line.add("runtime_info/efficient_attn_ratio", metrics.own.attention_ratio);
   line.add("runtime_info/mfu", metrics.mfu * (metrics.time / metrics.own.time));
@@ -125,19 +134,20 @@ std::string xtuner_message(const StepMetrics& metrics, const StepPlace& place) {
       "Epoch {} Step {}/{} data_time: {:.4f} lr: {:.6e} time: {:.4f} text_tokens: {} "
       "seqlen_tokens: {} approximate_total_consumed_tokens: {} ",
       metrics.own.epoch, metrics.step, place.steps, metrics.own.data_time.value,
-      metrics.learning_rate, metrics.own.time.value, metrics.own.tokens, metrics.own.tokens,
+      metrics.learning_rate, metrics.own.time.value, metrics.own.tokens, metrics.own.slots,
       tokens_so_far(metrics, place));
   std::string_view separator;
   for (const auto& [name, loss] : losses(metrics))
     text += fmt::format("{}{}: {:.8f}", std::exchange(separator, ", "), name, loss);
   text += fmt::format(
       " step_consumed_tokens: {:.8f}, step_seqlen_tokens: {:.8f}, efficient_attn_ratio: {:.8f}",
-      tokens(metrics), tokens(metrics), metrics.own.attention_ratio);
+      static_cast<double>(metrics.own.tokens), static_cast<double>(metrics.own.slots),
+      metrics.own.attention_ratio);
   return text + fmt::format(
                     " grad_norm: {:.8f} max_memory: {:.2f} GB reserved_memory: {:.2f} GB "
                     "tgs: {:.1f} seqlen_tgs: {:.1f} exp_tgs: {:.1f} eta: {}",
                     metrics.grad_norm, gib(metrics.own.device_memory), gib(metrics.reserved_memory),
-                    tgs(metrics), tgs(metrics), run_tgs(place),
+                    tgs(metrics), slots_per_second(metrics), run_tgs(place),
                     days_and_hours(eta_s(metrics, place)));
 }
 

@@ -23,7 +23,8 @@ namespace xt {
 struct StepPlace {
   std::int64_t ranks = 1;
   std::int64_t steps = 1;       ///< of the run
-  std::int64_t run_tokens = 0;  ///< that this rank read since the process trains
+  std::int64_t run_tokens = 0;  ///< of samples that this rank read since the process trains
+  std::int64_t run_steps = 1;   ///< since then, with this one
   Seconds train_time;           ///< since then
 };
 

@@ -166,9 +166,13 @@ class Run {
       recorded_ +=
           timeline_lines(timeline, Duration(own[3] - all[3]), Duration(all[3] - *first_began_));
     StepMetrics metrics = metrics_of(outcome, all);
-    metrics.own = {to_seconds(makespan(timeline)), outcome.data_time,
-                   feed_->epoch().number + 1,      outcome.tokens,
-                   outcome.attention_ratio,        timeline.device_memory.peak,
+    metrics.own = {to_seconds(makespan(timeline)),
+                   outcome.data_time,
+                   feed_->epoch().number + 1,
+                   outcome.tokens,
+                   outcome.slots,
+                   outcome.attention_ratio,
+                   timeline.device_memory.peak,
                    timeline.host_memory.peak};
     return metrics;
   }

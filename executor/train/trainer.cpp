@@ -113,6 +113,14 @@ PackFacts Trainer::load_one(const Pack& pack, std::int64_t micro_batch) {
   return {sum_squared_lengths(pack), longest_sample(pack), n_documents};
 }
 
+std::int64_t Trainer::tokens_of_samples() const {
+  std::int64_t sum = 0;
+  for (const Pack& pack : of_step_)
+    sum += std::clamp(std::ssize(pack.tokens) - pack.padding - first_token(), std::int64_t{0},
+                      layout_.rank_tokens);
+  return sum;
+}
+
 double Trainer::attention_ratio() const {
   double samples = 0, packs = 0;
   for (const Pack& pack : of_step_) {
@@ -147,7 +155,8 @@ StepOutcome Trainer::step() {
   StepOutcome outcome;
   outcome.result = execute(state_, request);
   outcome.data_time = to_seconds(waited);
-  outcome.tokens = std::ssize(of_step_) * layout_.rank_tokens;
+  outcome.tokens = tokens_of_samples();
+  outcome.slots = std::ssize(of_step_) * layout_.rank_tokens;
   outcome.attention_ratio = attention_ratio();
   outcome.step = position_.step;
   outcome.loss = scalar(state_.memory, schedule_.batch.loss);

@@ -46,7 +46,8 @@ struct StepOutcome {
   bool is_skipped = false;  ///< the norm was no finite number, so that nothing was updated
   StepResult result;
   Seconds data_time;           ///< until the packs were there, before the step
-  std::int64_t tokens = 0;     ///< that this rank read
+  std::int64_t tokens = 0;     ///< of samples that this rank read
+  std::int64_t slots = 0;      ///< with padding
   double attention_ratio = 1;  ///< Σ length² over samples by Σ length² over packs
 };
 
@@ -76,6 +77,7 @@ class Trainer {
  private:
   void take_packs();
   [[nodiscard]] double attention_ratio() const;
+  [[nodiscard]] std::int64_t tokens_of_samples() const;
   std::vector<PackFacts> load(std::int32_t index);
   PackFacts load_one(const Pack& pack, std::int64_t micro_batch);
   std::int64_t first_token() const;

@@ -218,6 +218,9 @@ TEST(Packs, ThatCutNothingHoldEveryTokenAndArePadded) {
   EXPECT_EQ(packs.fill_ratio(), 37.0 / static_cast<double>(seen.size()));
   const auto n_padding = std::ssize(seen) - 37;
   EXPECT_GT(n_padding, 0);
+  std::int64_t n_told = 0;
+  for (std::int64_t i = 0; i < packs.size(); ++i) n_told += packs.pack(i).padding;
+  EXPECT_EQ(n_told, n_padding);
   EXPECT_EQ(std::ranges::count(seen, 0), n_padding + 1);  // one token is 0
   seen.erase(seen.begin(), seen.begin() + n_padding);
   EXPECT_EQ(std::ranges::adjacent_find(seen), seen.end());

@@ -34,21 +34,21 @@ StepMetrics some_step() {
   metrics.time = Seconds(2);
   metrics.mfu = 0.25;
   metrics.reserved_memory = Bytes(std::int64_t{22} << 30);
-  metrics.own = {Seconds(1), Seconds(0.0516), 2, 4096, 0.125, Bytes(std::int64_t{18} << 30),
+  metrics.own = {Seconds(1), Seconds(0.0516), 2, 4096, 8192, 0.125, Bytes(std::int64_t{18} << 30),
                  Bytes(0)};
   return metrics;
 }
 
 // The template of XTuner's current lines; numbers are those of the step above.
 TEST(XtunerLog, WritesALineAsXtunerDoes) {
-  const StepPlace place{8, 200'000, 8192, Seconds(4)};
+  const StepPlace place{8, 200'000, 8192, 2, Seconds(4)};
   EXPECT_EQ(xtuner_message(some_step(), place),
             "Epoch 2 Step 30/200000 data_time: 0.0516 lr: 4.000000e-05 time: 1.0000 "
-            "text_tokens: 4096 seqlen_tokens: 4096 approximate_total_consumed_tokens: 983040 "
+            "text_tokens: 4096 seqlen_tokens: 8192 approximate_total_consumed_tokens: 983040 "
             "reduced_llm_loss: 1.60625000, reduced_balancing_loss: 0.01562500 "
-            "step_consumed_tokens: 4096.00000000, step_seqlen_tokens: 4096.00000000, "
+            "step_consumed_tokens: 4096.00000000, step_seqlen_tokens: 8192.00000000, "
             "efficient_attn_ratio: 0.12500000 grad_norm: 12.39800000 max_memory: 18.00 GB "
-            "reserved_memory: 22.00 GB tgs: 4096.0 seqlen_tgs: 4096.0 exp_tgs: 2048.0 "
+            "reserved_memory: 22.00 GB tgs: 4096.0 seqlen_tgs: 8192.0 exp_tgs: 2048.0 "
             "eta: 2 days, 7:32:50");  // 199970 s
 }
 
@@ -61,7 +61,7 @@ TEST(XtunerLog, PutsTheRankIntoLinesOfAConsoleOnly) {
 }
 
 TEST(XtunerLog, CountsUtilisationByTheRanksOwnTime) {
-  const Json line = tracker_line(some_step(), {8, 100, 8192, Seconds(4)});
+  const Json line = tracker_line(some_step(), {8, 100, 8192, 2, Seconds(4)});
   EXPECT_EQ(line.at("runtime_info/mfu").as_double(), 0.5);  // half the time of the slowest rank
   EXPECT_EQ(line.at("time/eta_seconds").as_double(), 70);
   EXPECT_EQ(line.at("loss/reduced_balancing_loss").as_double(), 0.015625);
@@ -139,7 +139,8 @@ TEST_F(XtunerLogs, HoldTheNumbersOfMetrics) {
       EXPECT_EQ(tracker[i].at("loss/reduced_llm_loss"), metrics[i].at("loss"));
       EXPECT_GE(tracker[i].at("runtime_info/mfu").as_double(),
                 metrics[i].at("mfu").as_double() * (1 - 1e-12));
-      EXPECT_EQ(tracker[i].at("runtime_info/text_tokens").as_int(), 128);  // two packs of 64
+      EXPECT_EQ(tracker[i].at("runtime_info/seqlen_tokens").as_int(), 128);  // two packs of 64
+      EXPECT_LE(tracker[i].at("runtime_info/text_tokens").as_int(), 128);
     }
   }
 }
@@ -173,6 +174,25 @@ TEST_F(XtunerLogs, HoldTheNumbersOfTheTrackerInTheFormOfXtuner) {
       expect_near("exp_tgs", "runtime_info/exp_tgs", 0.1);
     }
   }
+}
+
+TEST_F(XtunerLogs, TellTokensOfSamplesFromPaddedOnes) {
+  make_plan(plan_, {.gradient_accumulation = 2, .pack_level = PackLevel::soft});
+  // Samples of 40 tokens, of which a pack of 64 holds one.
+  std::string lines;
+  for (int line = 0; line < 20; ++line) {
+    lines += R"({"input_ids": [1)";
+    for (int token = 1; token < 40; ++token) lines += ",1";
+    lines += "]}\n";
+  }
+  write_file(folder_.path() / "lines.jsonl", lines, Overwrite::allow);
+  data_ = (folder_.path() / "lines.jsonl").string();
+  ASSERT_EQ(train(1, {"--threads", "1"}).exit_code, 0);
+  const Json step = lines_of(tracker_path(plan_, 0)).front();
+  EXPECT_EQ(step.at("runtime_info/text_tokens").as_int(), 80);
+  EXPECT_EQ(step.at("runtime_info/seqlen_tokens").as_int(), 128);
+  EXPECT_NEAR(step.at("runtime_info/seqlen_tgs").as_double(),
+              step.at("runtime_info/tgs").as_double() * 1.6, 1e-6 * 128e3);
 }
 
 TEST_F(XtunerLogs, HaveEveryStepOnceAfterAResumption) {

@@ -18,6 +18,7 @@
 #include "executor/cli/commands.h"
 #include "executor/measure/measure.h"
 #include "executor/runtime/allocator.h"
+#include "executor/runtime/out_of_memory.h"
 
 namespace {
 
@@ -116,7 +117,8 @@ void print_error(const InputError& error, const char* outcome) {
 
 /// The first line: what LibTorch throws has a stack below.
 std::string first_line(const std::exception& error) {
-  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return "out of memory";
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr)
+    return "out of memory: the system gives no more; " + held_text(memory_usage());
   const std::string_view text = error.what();
   return std::string(text.substr(0, text.find('\n')));
 }

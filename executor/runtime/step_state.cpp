@@ -1,5 +1,8 @@
 #include "executor/runtime/step_state.h"
 
+#include <ATen/Parallel.h>
+#include <omp.h>
+
 #include <algorithm>
 
 namespace xt {
@@ -29,6 +32,13 @@ std::vector<std::pair<Lane, Group>> traffic_groups(const Schedule& schedule) {
 
 std::int32_t index_in_group(const GroupShape& shape, std::int32_t rank) {
   return rank / shape.stride % shape.size;
+}
+
+// Teams that together have more threads than there are cores sleep between their loops, and waking
+// them takes longer than most loops of attention.
+void work_alone() {
+  at::get_num_threads();  // ATen sets a thread's number when first asked, and not again
+  omp_set_num_threads(1);
 }
 
 IssuePlan::IssuePlan(const Schedule& schedule)

@@ -36,6 +36,9 @@ struct IssuePlan {
   std::vector<bool> takes_pack;              ///< by section: it reads the tokens of a new pack
 };
 
+/// Lets this thread have no team of others.
+void work_alone();
+
 /// The state of one rank.
 struct StepState {
   /// Assumes: `of` outlives the state; `groups` has a communicator for each of traffic_groups(of)
@@ -45,7 +48,8 @@ struct StepState {
         memory(of),
         kernels(table),
         communicators(std::move(groups)),
-        bindings(assumed_bindings(of)) {}
+        bindings(assumed_bindings(of)),
+        lanes(work_alone) {}
 
   const Schedule& schedule;
   IssuePlan plan;

@@ -8,6 +8,7 @@
 #include "costmodel/io/schedule_lines.h"
 #include "costmodel/io/timeline_lines.h"
 #include "executor/runtime/allocator.h"
+#include "executor/train/host_memory.h"
 #include "executor/train/parameters.h"
 
 namespace xt {
@@ -27,6 +28,9 @@ Json published_config(const Json& config, DType dtype) {
   result.add("torch_dtype", dtype == DType::bf16 ? "bfloat16" : "float32");
   return result;
 }
+
+/// Numbers that ranks tell each other of a step.
+constexpr std::size_t n_told = 6;
 
 /// The run between its first step and its last.
 class Run {
@@ -70,12 +74,16 @@ class Run {
     session_.rendezvous = std::make_unique<Rendezvous>(place_);
     session_.network = std::make_unique<GlooNetwork>(*session_.rendezvous);
     session_.world = std::make_unique<World>(all_ranks("world"));
+    if (const std::optional<Bytes> most =
+            swap_limit(plan(), schedule(), request_.checkpoints.every > 0))
+      limit_space(Space::host, *most);
     const auto packs = std::make_shared<Packs>(
         session_.inputs.documents, PackShape{plan().pack_length, plan().sample_length},
         plan().vocab_size, static_cast<std::uint64_t>(plan().seed));
     session_.trainer = std::make_unique<Trainer>(
         schedule(), cpu_kernels(), make_communicators(schedule(), *session_.network, place_.rank),
         place_.rank, [packs](std::int64_t index) { return packs->pack(index); }, plan().optimizer);
+    if (session_.board) session_.trainer->report_to(session_.board->of(place_.local_rank));
   }
 
   void start() {
@@ -149,9 +157,10 @@ class Run {
   StepMetrics step(Duration skew) {
     const StepOutcome outcome = session_.trainer->step();
     const Timeline& timeline = outcome.result.timeline;
-    const std::array<std::int64_t, 4> own{
-        makespan(timeline).count(), timeline.device_memory.peak.value,
-        timeline.host_memory.peak.value, nanoseconds(outcome.result.began) - skew.count()};
+    const std::array<std::int64_t, n_told> own{
+        makespan(timeline).count(),      timeline.device_memory.peak.value,
+        timeline.host_memory.peak.value, nanoseconds(outcome.result.began) - skew.count(),
+        allocated_memory().value,        resident_memory().value};
     const std::vector<std::int64_t> all = session_.world->gather(own);
     if (request_.record_steps.contains(outcome.step))
       recorded_ += timeline_lines(timeline, Duration(own[3] - all[3]));
@@ -167,10 +176,12 @@ class Run {
     metrics.balance_loss = outcome.balance_loss;
     metrics.is_skipped = outcome.is_skipped;
     Duration longest{};
-    for (std::size_t i = 0; i < all.size(); i += 4) {
+    for (std::size_t i = 0; i < all.size(); i += n_told) {
       longest = std::max(longest, Duration(all[i]));
       metrics.peak_memory = std::max(metrics.peak_memory, Bytes(all[i + 1]));
       metrics.host_memory = std::max(metrics.host_memory, Bytes(all[i + 2]));
+      metrics.allocated_memory += Bytes(all[i + 4]);
+      metrics.resident_memory += Bytes(all[i + 5]);
     }
     metrics.time = to_seconds(longest);
     metrics.tokens_per_device_s = plan().tokens_per_device() / metrics.time.value;

@@ -23,8 +23,9 @@ struct Answer {
 /// xt-run, started.
 class Program {
  public:
-  /// Files for its output lie in `folder`.
-  Program(const std::filesystem::path& folder, std::vector<std::string> arguments);
+  /// Files for its output lie in `folder`; `variables` win over this process's.
+  Program(const std::filesystem::path& folder, std::vector<std::string> arguments,
+          std::vector<std::string> variables = {});
   ~Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
@@ -50,6 +51,8 @@ struct PlanChoices {
   std::int64_t gradient_accumulation = 1;
   std::int64_t pack_length = 64;
   std::int64_t shard_ranks = 0;  ///< 0: all
+  std::int64_t hidden_size = 32;
+  bool swaps = false;            ///< inputs of all layers, which are recomputed
   bool has_router_bias = false;  ///< DeepSeek-V3 instead of Qwen3-MoE
 };
 

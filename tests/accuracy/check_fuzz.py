@@ -1,0 +1,18 @@
+"""Asserts on the committed table of fuzzed readers. Reads no clock and runs nothing."""
+
+import json
+import pathlib
+import sys
+
+folder = pathlib.Path(__file__).resolve().parent
+rows = json.loads((folder / "fuzz.json").read_text())["rows"]
+readers = {path.name for path in (folder.parent / "fuzz/corpus").iterdir()}
+problems = [f"{reader} was not fuzzed" for reader in sorted(readers - {row["reader"] for row in rows})]
+for row in rows:
+    if row["findings"]:
+        problems.append(f"{row['reader']}: {row['findings']} findings")
+    if row["seconds"] < 180 or row["executions"] < 10_000:
+        problems.append(f"{row['reader']}: {row['executions']} executions in {row['seconds']} s are too few")
+
+print("\n".join(problems) or "fuzz: no findings")
+sys.exit(1 if problems else 0)

@@ -10,6 +10,7 @@
 
 #include "costmodel/document/reader.h"
 #include "costmodel/models/architecture.h"
+#include "costmodel/models/config_limits.h"
 
 namespace xt {
 
@@ -48,16 +49,6 @@ std::span<const Family> families();
 ///
 /// Assumes: its model_type is that of a family
 const Family& family_of(const Architecture& architecture);
-
-/// The largest numbers that are read: several times those of any model, and small enough that no
-/// product of them overflows.
-struct ConfigLimits {
-  static constexpr std::int64_t layers = 1024;
-  static constexpr std::int64_t heads = 4096;
-  static constexpr std::int64_t experts = 8192;
-  static constexpr std::int64_t width = 1 << 18;
-  static constexpr std::int64_t vocabulary = 1 << 24;
-};
 
 /// The content of a model file.
 struct ModelConfig {
@@ -201,8 +192,7 @@ void ModelConfig::describe_sizes(Archive& archive) {
   archive.field("mlp_only_layers", a.mlp_only_layers, "Layers without experts").optional();
   archive.field("decoder_sparse_step", a.decoder_sparse_step, "Every how many layers has experts")
       .optional()
-      .at_least(1)
-      .at_most(ConfigLimits::layers);
+      .at_least(1);
 }
 
 template <typename Archive>
@@ -313,8 +303,7 @@ void ModelConfig::describe_deepseek(Archive& archive) {
       .at_most(ConfigLimits::width);
   archive.field("first_k_dense_replace", a.first_k_dense_replace, "Leading layers without experts")
       .optional()
-      .at_least(0)
-      .at_most(ConfigLimits::layers);
+      .at_least(0);
   archive.field("moe_layer_freq", moe_layer_freq_, "Every how many layers has experts");
   archive.field("q_lora_rank", a.q_lora_rank, "Rank that queries pass through, where they do")
       .optional()
@@ -370,8 +359,7 @@ void ModelConfig::describe_variants(Archive& archive) {
   archive
       .field("num_nextn_predict_layers", num_nextn_predict_layers_,
              "Layers that predict further tokens")
-      .at_least(0)
-      .at_most(ConfigLimits::layers);
+      .at_least(0);
   archive.field("vision_config", vision_config_, "A tower for images");
   archive.field("quantization_config", quantization_config_, "Quantized weights");
 }

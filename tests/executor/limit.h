@@ -1,5 +1,7 @@
 #pragma once
 
+// Limits of the system that programs of a test run into.
+
 #include <sys/resource.h>
 
 namespace xt {

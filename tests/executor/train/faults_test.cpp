@@ -79,6 +79,7 @@ TEST_F(Faults, APlanThatNeedsMoreHostMemoryThanItAllowsIsRefusedAtTheLimit) {
   EXPECT_THAT(answer.err, AllOf(HasSubstr("plan.json:"), HasSubstr("hint: plan with fewer")));
   plan.host_memory_bytes = need.value;
   write_plan(plan_, plan, Overwrite::allow);
+  EXPECT_THAT(train(2, {"--dry-run"}).out, HasSubstr("that the plan allows"));
   EXPECT_EQ(train(2).exit_code, 0) << "what it needs is enough";
 }
 

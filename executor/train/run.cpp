@@ -30,7 +30,7 @@ Json published_config(const Json& config, DType dtype) {
 }
 
 /// Numbers that ranks tell each other of a step.
-constexpr std::size_t n_told = 6;
+constexpr std::size_t n_told = 7;
 
 /// The run between its first step and its last.
 class Run {
@@ -160,7 +160,8 @@ class Run {
     const std::array<std::int64_t, n_told> own{
         makespan(timeline).count(),      timeline.device_memory.peak.value,
         timeline.host_memory.peak.value, nanoseconds(outcome.result.began) - skew.count(),
-        allocated_memory().value,        resident_memory().value};
+        allocated_memory().value,        resident_memory().value,
+        memory_usage().reserved.value};
     const std::vector<std::int64_t> all = session_.world->gather(own);
     if (request_.record_steps.contains(outcome.step))
       recorded_ += timeline_lines(timeline, Duration(own[3] - all[3]));
@@ -182,11 +183,11 @@ class Run {
       metrics.host_memory = std::max(metrics.host_memory, Bytes(all[i + 2]));
       metrics.allocated_memory += Bytes(all[i + 4]);
       metrics.resident_memory += Bytes(all[i + 5]);
+      metrics.reserved_memory += Bytes(all[i + 6]);
     }
     metrics.time = to_seconds(longest);
     metrics.tokens_per_device_s = plan().tokens_per_device() / metrics.time.value;
     metrics.mfu = mfu_of(plan(), metrics.time);
-    metrics.reserved_memory = memory_usage().reserved;
     metrics.traffic = account(schedule(), outcome.result.timeline).traffic;
     metrics.peak_by_category = outcome.result.timeline.device_memory.by_category;
     return metrics;

@@ -32,7 +32,7 @@ struct StepMetrics {
   double mfu = 0;
   Bytes peak_memory;
   Bytes host_memory;
-  Bytes reserved_memory;   ///< of this rank
+  Bytes reserved_memory;   ///< of all ranks: what their allocators have taken
   Bytes allocated_memory;  ///< of all ranks in all spaces when the step has ended
   Bytes resident_memory;   ///< of all ranks: what the system has given their processes
   std::array<TrafficTime, n_traffic> traffic{};

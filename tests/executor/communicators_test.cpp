@@ -192,7 +192,7 @@ void rank_one_dies(Rendezvous& rendezvous, GlooNetwork& network) {
 // Rank 2 is alive and takes part in nothing until rank 1 has heard. A group that lost a rank may
 // have threads that never end, so that nobody destroys it.
 void rank_zero_dies_and_rank_two_stays_away(Rendezvous& rendezvous, GlooNetwork& network) {
-  Communicator* const world = world_of(network, rendezvous).release();
+  static Communicator* const world = world_of(network, rendezvous).release();
   const at::Tensor own = at::ones({1 << 16}, at::kFloat), all = at::empty({3 << 16}, at::kFloat);
   world->all_gather(all, own)->wait();
   if (world->rank() == 0) std::raise(SIGKILL);

@@ -1,6 +1,7 @@
 #include "tests/fuzz/readers.h"
 
 #include <array>
+#include <ostream>
 #include <string>
 
 #include "costmodel/diagnostics/check.h"
@@ -76,6 +77,8 @@ constexpr std::array<FuzzedReader, 7> readers = {{{"safetensors", read_safetenso
                                                   {"model_config", read_model}}};
 
 }  // namespace
+
+void PrintTo(const FuzzedReader& reader, std::ostream* out) { *out << reader.name; }
 
 std::span<const FuzzedReader> fuzzed_readers() { return readers; }
 

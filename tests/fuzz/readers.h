@@ -3,6 +3,7 @@
 // The readers of files that come from outside, as functions of bytes: fuzzers call them with bytes
 // of their own making, a test with those of the corpus.
 
+#include <iosfwd>
 #include <span>
 #include <string_view>
 
@@ -16,6 +17,9 @@ struct FuzzedReader {
   /// Throws: InputError if they are not such a file, and nothing else
   void (*read)(std::string_view bytes);
 };
+
+/// The name in the words of tests.
+void PrintTo(const FuzzedReader& reader, std::ostream* out);
 
 /// All of them.
 std::span<const FuzzedReader> fuzzed_readers();

@@ -13,6 +13,7 @@ namespace xt {
 namespace {
 
 constexpr std::size_t deepest = 200;
+constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
 
 /// Where byte `at` of `text` stands.
 Mark mark_at(std::string_view text, std::size_t at, std::size_t length) {
@@ -25,7 +26,9 @@ Mark mark_at(std::string_view text, std::size_t at, std::size_t length) {
 /// Walks over the tokens of text that the parser has already accepted, and says where they stand.
 class Cursor {
  public:
-  explicit Cursor(std::string_view text) : text_(text) {}
+  /// A mark of byte order in front is no token, as the parser has it.
+  explicit Cursor(std::string_view text)
+      : text_(text), at_(text.starts_with(byte_order_mark) ? byte_order_mark.size() : 0) {}
 
   /// The mark of the next token, which is stepped over.
   Mark next() {

@@ -139,8 +139,9 @@ struct PlanFile {
   DType compute_dtype = DType::fp32;
   PlanOptimizer optimizer;
   std::int64_t seed = 0;
-  double model_flops = 0;       ///< of a rank in one step, counted for MFU
-  double peak_flops_per_s = 0;  ///< of a rank; what MFU divides by
+  double model_flops = 0;                         ///< of a rank in one step, counted for MFU
+  double peak_flops_per_s = 0;                    ///< of a rank; what MFU divides by
+  std::optional<std::int64_t> host_memory_bytes;  ///< that a rank may hold; no limit if none
   std::optional<PlanPrediction> prediction;
 
   bool operator==(const PlanFile&) const = default;
@@ -169,6 +170,10 @@ struct PlanFile {
     archive.field("seed", seed, "Of weights and data").at_least(0);
     archive.field("model_flops", model_flops, "Flops of a rank in one step").at_least(0);
     archive.field("peak_flops_per_s", peak_flops_per_s, "Peak of a rank").at_least(0);
+    archive
+        .field("host_memory_bytes", host_memory_bytes,
+               "Host memory that a rank may hold: what is swapped, offloaded or copied")
+        .at_least(0);
     archive.field("prediction", prediction, "What a run is compared with");
   }
 
@@ -198,10 +203,14 @@ struct PlanFile {
   }
 };
 
+/// The plan that `source`, the content of a `plan.json`, describes.
+///
+/// Throws: InputError when it is of another format version, or with everything that is wrong in it
+PlanFile parse_plan(SourceText source);
+
 /// The plan in `directory`.
 ///
-/// Throws: InputError when there is none, when it is of another format version, or with everything
-///         that is wrong in it
+/// Throws: InputError as parse_plan() does, also when there is none
 PlanFile read_plan(const std::filesystem::path& directory);
 
 /// Makes `plan` the plan of `directory`, which exists.

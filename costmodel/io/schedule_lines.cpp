@@ -8,6 +8,7 @@
 
 #include "costmodel/io/json_lines.h"
 #include "costmodel/io/line_format.h"
+#include "costmodel/io/schedule_ranges.h"
 
 namespace xt {
 namespace {
@@ -54,10 +55,12 @@ Json ids_json(const Ids& ids) {
   return list;
 }
 
-template <typename Id>
-std::size_t append_ids(std::vector<Id>& to, const Json& from) {
+template <typename Count, typename Id>
+Count append_ids(std::vector<Id>& to, const Json& from) {
   for (const Json& item : from.items()) to.push_back(id_from<Id>(item));
-  return from.items().size();
+  if (!std::in_range<Count>(from.items().size()))
+    throw JsonError(fmt::format("a list of {} positions", from.items().size()));
+  return static_cast<Count>(from.items().size());
 }
 
 // --- writing ---
@@ -223,10 +226,10 @@ void read_op(const Json& line, Schedule& schedule) {
   op.first_operand = static_cast<std::uint32_t>(schedule.operands.size());
   op.first_dependency = static_cast<std::uint32_t>(schedule.dependencies.size());
   op.first_ended = static_cast<std::uint32_t>(schedule.ended.size());
-  op.n_inputs = static_cast<std::uint8_t>(append_ids(schedule.operands, item(line, 7)));
-  op.n_outputs = static_cast<std::uint8_t>(append_ids(schedule.operands, item(line, 8)));
-  op.n_dependencies = static_cast<std::uint16_t>(append_ids(schedule.dependencies, item(line, 9)));
-  op.n_ended = static_cast<std::uint16_t>(append_ids(schedule.ended, item(line, 10)));
+  op.n_inputs = append_ids<std::uint8_t>(schedule.operands, item(line, 7));
+  op.n_outputs = append_ids<std::uint8_t>(schedule.operands, item(line, 8));
+  op.n_dependencies = append_ids<std::uint16_t>(schedule.dependencies, item(line, 9));
+  op.n_ended = append_ids<std::uint16_t>(schedule.ended, item(line, 10));
   schedule.ops.push_back(op);
 }
 
@@ -271,47 +274,6 @@ void read_line(const Json& line, Schedule& schedule) {
   }
 }
 
-bool has_extents(const Schedule& schedule, std::span<const Extent> extents) {
-  return std::all_of(extents.begin(), extents.end(), [&](Extent extent) {
-    return !extent.is_symbol() || at(extent.symbol()) < schedule.symbols.size();
-  });
-}
-
-/// Whether every position in the schedule points to something, and only backwards where it must.
-bool is_closed(const Schedule& schedule) {
-  const auto in = [](auto id, const auto& array) { return at(id) < array.size(); };
-  for (const Work& work : schedule.works)
-    if (!has_extents(schedule, work.extents)) return false;
-  for (std::size_t i = 0; i < schedule.buffers.size(); ++i) {
-    const Buffer& buffer = schedule.buffers[i];
-    if (!has_extents(schedule, buffer.shape)) return false;
-    const bool has_life = in(buffer.first_op, schedule.ops) && in(buffer.last_op, schedule.ops);
-    if (buffer.kind == BufferKind::view && at(buffer.parent) >= i) return false;
-    const bool lives = buffer.kind == BufferKind::transient || buffer.kind == BufferKind::workspace;
-    if (lives && !has_life) return false;
-  }
-  for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
-    const Op& op = schedule.ops[i];
-    if (!in(op.work, schedule.works) || op.origin.part >= schedule.parts.size()) return false;
-    for (const OpId id : schedule.dependencies_of(op))
-      if (at(id) >= i) return false;
-  }
-  const auto are_buffers = [&](const std::vector<BufferId>& ids) {
-    return std::all_of(ids.begin(), ids.end(),
-                       [&](BufferId id) { return in(id, schedule.buffers); });
-  };
-  for (const Placement& placement : schedule.placements)
-    if (placement.flat < 0 || std::cmp_greater_equal(placement.flat, schedule.flats.size()))
-      return false;
-  for (const Flat& flat : schedule.flats) {
-    const bool has_moments = flat.exp_avg != no_buffer;
-    if (!in(flat.parameter, schedule.buffers) ||
-        (has_moments && !are_buffers({flat.exp_avg, flat.exp_avg_sq})))
-      return false;
-  }
-  return are_buffers(schedule.operands) && are_buffers(schedule.ended);
-}
-
 }  // namespace
 
 std::string digest_text(std::uint64_t digest) { return fmt::format("{:016x}", digest); }
@@ -348,6 +310,7 @@ Schedule parse_schedule_lines(const std::string& path, std::string_view text) {
   };
   if (claimed.empty()) damaged("is empty, expected a schedule");
   if (!is_closed(schedule)) damaged("is damaged: it names an op or a buffer that it does not hold");
+  if (!has_sane_numbers(schedule)) damaged("is damaged: it holds a size that cannot be");
   const std::string found = digest_text(digest(schedule));
   if (found != claimed)
     damaged(fmt::format("is damaged: its digest is {}, but it claims {}", found, claimed));

@@ -10,6 +10,7 @@
 
 #include "costmodel/document/reader.h"
 #include "costmodel/models/architecture.h"
+#include "costmodel/models/config_limits.h"
 
 namespace xt {
 
@@ -133,7 +134,9 @@ void ModelConfig::describe(Archive& archive) {
   std::vector<std::string_view> types;
   for (const Family& family : families()) types.push_back(family.model_type);
   archive.field("model_type", a.model_type, "Family of the model").one_of(types);
-  archive.field("vocab_size", a.vocab_size, "Rows of the embedding").at_least(2);
+  archive.field("vocab_size", a.vocab_size, "Rows of the embedding")
+      .at_least(2)
+      .at_most(ConfigLimits::vocabulary);
   if (a.model_type == "mpt") {
     describe_mpt(archive);
   } else if (a.model_type == "gpt2") {
@@ -149,24 +152,41 @@ void ModelConfig::describe(Archive& archive) {
 template <typename Archive>
 void ModelConfig::describe_sizes(Archive& archive) {
   Architecture& a = architecture;
-  archive.field("hidden_size", a.hidden_size, "Width of the model").at_least(1);
-  archive.field("num_hidden_layers", a.num_hidden_layers, "Decoder layers").at_least(1);
-  archive.field("num_attention_heads", a.num_attention_heads, "Query heads").at_least(1);
-  archive.field("num_key_value_heads", key_value_heads_, "Key and value heads").at_least(1);
-  archive.field("head_dim", head_dim_, "Size of a head").at_least(1);
-  archive.field("intermediate_size", a.intermediate_size, "Ffn width of dense layers").at_least(1);
+  archive.field("hidden_size", a.hidden_size, "Width of the model")
+      .at_least(1)
+      .at_most(ConfigLimits::width);
+  archive.field("num_hidden_layers", a.num_hidden_layers, "Decoder layers")
+      .at_least(1)
+      .at_most(ConfigLimits::layers);
+  archive.field("num_attention_heads", a.num_attention_heads, "Query heads")
+      .at_least(1)
+      .at_most(ConfigLimits::heads);
+  archive.field("num_key_value_heads", key_value_heads_, "Key and value heads")
+      .at_least(1)
+      .at_most(ConfigLimits::heads);
+  archive.field("head_dim", head_dim_, "Size of a head").at_least(1).at_most(ConfigLimits::width);
+  archive.field("intermediate_size", a.intermediate_size, "Ffn width of dense layers")
+      .at_least(1)
+      .at_most(ConfigLimits::width);
   archive.field("rms_norm_eps", a.rms_norm_eps, "Added to the mean square").optional();
   archive.field("rope_theta", a.rope_theta, "Base of the rotary angles").optional();
   archive.field("tie_word_embeddings", a.tie_word_embeddings, "lm_head is the embedding")
       .optional();
-  archive.field("num_experts", a.num_experts, "Experts of a routed layer").optional().at_least(0);
-  archive.field("num_local_experts", num_local_experts_, "As num_experts").at_least(1);
+  archive.field("num_experts", a.num_experts, "Experts of a routed layer")
+      .optional()
+      .at_least(0)
+      .at_most(ConfigLimits::experts);
+  archive.field("num_local_experts", num_local_experts_, "As num_experts")
+      .at_least(1)
+      .at_most(ConfigLimits::experts);
   archive.field("num_experts_per_tok", a.num_experts_per_tok, "Experts a token goes to")
       .optional()
-      .at_least(1);
+      .at_least(1)
+      .at_most(ConfigLimits::experts);
   archive.field("moe_intermediate_size", a.moe_intermediate_size, "Ffn width of an expert")
       .optional()
-      .at_least(1);
+      .at_least(1)
+      .at_most(ConfigLimits::width);
   archive.field("norm_topk_prob", a.norm_topk_prob, "Weights of a token's experts sum to one")
       .optional();
   archive.field("mlp_only_layers", a.mlp_only_layers, "Layers without experts").optional();
@@ -213,12 +233,19 @@ void ModelConfig::Scaling::describe(Archive& archive) {
 template <typename Archive>
 void ModelConfig::describe_mpt(Archive& archive) {
   Architecture& a = architecture;
-  archive.field("d_model", a.hidden_size, "Width of the model").at_least(1);
-  archive.field("n_layers", a.num_hidden_layers, "Decoder layers").at_least(1);
-  archive.field("n_heads", a.num_attention_heads, "Heads").at_least(1);
-  archive.field("max_seq_len", a.max_position_embeddings, "Positions of the table").at_least(1);
+  archive.field("d_model", a.hidden_size, "Width of the model")
+      .at_least(1)
+      .at_most(ConfigLimits::width);
+  archive.field("n_layers", a.num_hidden_layers, "Decoder layers")
+      .at_least(1)
+      .at_most(ConfigLimits::layers);
+  archive.field("n_heads", a.num_attention_heads, "Heads").at_least(1).at_most(ConfigLimits::heads);
+  archive.field("max_seq_len", a.max_position_embeddings, "Positions of the table")
+      .at_least(1)
+      .at_most(ConfigLimits::vocabulary);
   archive.field("expansion_ratio", expansion_ratio_, "Ffn width over that of the model")
-      .at_least(1);
+      .at_least(1)
+      .at_most(ConfigLimits::heads);
   archive.field("attn_config", mpt_attention_, "Attention");
   archive.field("no_bias", no_bias_, "true: products and norms have no biases (default false)");
   archive.field("learned_pos_emb", learned_pos_emb_, "A learned vector for every position");
@@ -232,11 +259,19 @@ void ModelConfig::describe_mpt(Archive& archive) {
 template <typename Archive>
 void ModelConfig::describe_gpt2(Archive& archive) {
   Architecture& a = architecture;
-  archive.field("n_embd", a.hidden_size, "Width of the model").at_least(1);
-  archive.field("n_layer", a.num_hidden_layers, "Decoder layers").at_least(1);
-  archive.field("n_head", a.num_attention_heads, "Heads").at_least(1);
-  archive.field("n_positions", a.max_position_embeddings, "Positions of the table").at_least(1);
-  archive.field("n_inner", inner_size_, "Ffn width (default: four times the model's)").at_least(1);
+  archive.field("n_embd", a.hidden_size, "Width of the model")
+      .at_least(1)
+      .at_most(ConfigLimits::width);
+  archive.field("n_layer", a.num_hidden_layers, "Decoder layers")
+      .at_least(1)
+      .at_most(ConfigLimits::layers);
+  archive.field("n_head", a.num_attention_heads, "Heads").at_least(1).at_most(ConfigLimits::heads);
+  archive.field("n_positions", a.max_position_embeddings, "Positions of the table")
+      .at_least(1)
+      .at_most(ConfigLimits::vocabulary);
+  archive.field("n_inner", inner_size_, "Ffn width (default: four times the model's)")
+      .at_least(1)
+      .at_most(ConfigLimits::width);
   archive.field("activation_function", hidden_act_, "Activation of the ffn");
   archive.field("embd_pdrop", embedding_dropout_, "Dropout of the embedding");
   archive.field("resid_pdrop", residual_dropout_, "Dropout of what layers add");
@@ -251,33 +286,52 @@ void ModelConfig::describe_gpt2(Archive& archive) {
 template <typename Archive>
 void ModelConfig::describe_deepseek(Archive& archive) {
   Architecture& a = architecture;
-  archive.field("n_routed_experts", n_routed_experts_, "As num_experts").at_least(1);
+  archive.field("n_routed_experts", n_routed_experts_, "As num_experts")
+      .at_least(1)
+      .at_most(ConfigLimits::experts);
   archive.field("n_shared_experts", a.n_shared_experts, "Experts that every token goes to")
       .optional()
-      .at_least(0);
-  archive.field("num_shared_experts", num_shared_experts_, "As n_shared_experts").at_least(0);
+      .at_least(0)
+      .at_most(ConfigLimits::experts);
+  archive.field("num_shared_experts", num_shared_experts_, "As n_shared_experts")
+      .at_least(0)
+      .at_most(ConfigLimits::experts);
   archive
       .field("moe_shared_expert_intermediate_size", moe_shared_expert_intermediate_size_,
              "Ffn width of an expert that every token goes to")
-      .at_least(1);
+      .at_least(1)
+      .at_most(ConfigLimits::width);
   archive.field("first_k_dense_replace", a.first_k_dense_replace, "Leading layers without experts")
       .optional()
       .at_least(0);
   archive.field("moe_layer_freq", moe_layer_freq_, "Every how many layers has experts");
   archive.field("q_lora_rank", a.q_lora_rank, "Rank that queries pass through, where they do")
       .optional()
-      .at_least(1);
+      .at_least(1)
+      .at_most(ConfigLimits::width);
   archive.field("kv_lora_rank", a.kv_lora_rank, "Size of the latent of keys and values")
       .optional()
-      .at_least(1);
+      .at_least(1)
+      .at_most(ConfigLimits::width);
   archive.field("qk_nope_head_dim", qk_nope_head_dim_, "Part of a head without rotary angles")
-      .at_least(1);
+      .at_least(1)
+      .at_most(ConfigLimits::width);
   archive.field("qk_rope_head_dim", a.qk_rope_head_dim, "Part of a head with rotary angles")
       .optional()
-      .at_least(1);
-  archive.field("v_head_dim", a.v_head_dim, "Size of a head's values").optional().at_least(1);
-  archive.field("n_group", a.n_group, "Groups of experts").optional().at_least(1);
-  archive.field("topk_group", a.topk_group, "Groups that a token goes to").optional().at_least(1);
+      .at_least(1)
+      .at_most(ConfigLimits::width);
+  archive.field("v_head_dim", a.v_head_dim, "Size of a head's values")
+      .optional()
+      .at_least(1)
+      .at_most(ConfigLimits::width);
+  archive.field("n_group", a.n_group, "Groups of experts")
+      .optional()
+      .at_least(1)
+      .at_most(ConfigLimits::experts);
+  archive.field("topk_group", a.topk_group, "Groups that a token goes to")
+      .optional()
+      .at_least(1)
+      .at_most(ConfigLimits::experts);
   archive
       .field("routed_scaling_factor", a.routed_scaling_factor, "Of the weights of routed experts")
       .optional();

@@ -9,18 +9,10 @@
 #include "executor/launch/threads.h"
 #include "executor/observe/run_record.h"
 #include "executor/observe/xtuner_log.h"
+#include "executor/train/host_memory.h"
 
 namespace xt {
 namespace {
-
-/// What a rank's checkpoint is copied to before it is written.
-Bytes snapshot_bytes(const Schedule& schedule) {
-  Bytes bytes;
-  for (const Flat& flat : schedule.flats)
-    for (const BufferId id : {flat.parameter, flat.exp_avg, flat.exp_avg_sq})
-      if (id != no_buffer) bytes += schedule.buffer(id).bytes({});
-  return bytes;
-}
 
 /// What a dry run found, line by line.
 class DryRun {
@@ -60,6 +52,11 @@ class DryRun {
     if (!plan().prediction) return true;
     Bytes rank(plan().prediction->peak_memory_bytes);
     if (request_.checkpoints.every > 0) rank += snapshot_bytes(inputs_.plan.schedule);
+    if (const std::optional<std::int64_t> limit = plan().host_memory_bytes)
+      add("host memory", fmt::format("{} a rank, of {} that the plan allows",
+                                     format(host_memory_needed(inputs_.plan.schedule,
+                                                               request_.checkpoints.every > 0)),
+                                     format(Bytes(*limit))));
     const Bytes all(rank.value * n_ranks_);
     const bool fits = all <= physical_memory();
     add("memory", fmt::format("~{} a rank, ~{} of {} on this host: {}", format(rank), format(all),

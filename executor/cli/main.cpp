@@ -1,6 +1,7 @@
 // xt-run: arguments in, options out. Everything else is in the commands.
 
 #include <fmt/format.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -161,6 +162,8 @@ int failed(const std::exception& error, const RunSession& session, const char* o
 
 int main(int argc, char** argv) {
   install_allocator();
+  // Each checkpoint has a thread of its own; what these leave behind must not be an arena each.
+  mallopt(M_ARENA_MAX, 2);
   // A file beyond the limit of its size is an error of who writes it, not the end of the process.
   std::signal(SIGXFSZ, SIG_IGN);
   Arguments arguments;

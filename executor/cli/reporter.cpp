@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "executor/cli/run_report.h"
+#include "executor/runtime/out_of_memory.h"
 
 namespace xt {
 namespace {
@@ -35,7 +36,8 @@ OnStall stall_report(std::shared_ptr<RunMarker> marker, OnStall further) {
 }  // namespace
 
 std::string failure_text(const std::exception& error) {
-  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return "out of memory";
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr)
+    return "out of memory: the system gives no more; " + held_text(memory_usage());
   const std::string_view text = error.what();
   return std::string(text.substr(0, text.find('\n')));
 }

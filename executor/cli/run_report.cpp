@@ -90,6 +90,14 @@ std::string loss_line(const RunSummary& summary, double bigram_entropy) {
       bigram_entropy);
 }
 
+std::string skipped_text(const RunSummary& summary, std::size_t n_steps) {
+  if (summary.n_skipped == 0) return {};
+  return fmt::format(
+      "{} of {} steps updated nothing, as their gradients were no finite numbers; the first was "
+      "step {}",
+      summary.n_skipped, n_steps, summary.first_skipped);
+}
+
 Json run_json(const PlanFile& plan, const std::vector<StepMetrics>& steps,
               const RunSummary& summary, double bigram_entropy) {
   Json list = Json::array();
@@ -103,6 +111,7 @@ Json run_json(const PlanFile& plan, const std::vector<StepMetrics>& steps,
                                 {"steps", list}});
   document.add("measured",
                Json::object({{"n_timed_steps", summary.n_timed_steps},
+                             {"n_skipped_steps", summary.n_skipped},
                              {"step_time_s", summary.step_time.value},
                              {"tokens_per_device_s", summary.tokens_per_device_s},
                              {"mfu", summary.mfu},

@@ -20,6 +20,9 @@ std::string comparison_table(const PlanFile& plan, const RunSummary& summary);
 /// The last loss beside what a table of pairs would reach on the same text.
 std::string loss_line(const RunSummary& summary, double bigram_entropy);
 
+/// How many of `n_steps` steps updated nothing, in a sentence; empty if none.
+std::string skipped_text(const RunSummary& summary, std::size_t n_steps);
+
 /// All of it, versioned.
 Json run_json(const PlanFile& plan, const std::vector<StepMetrics>& steps,
               const RunSummary& summary, double bigram_entropy);

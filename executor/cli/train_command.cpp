@@ -66,8 +66,11 @@ void check_ranks(const TrainOptions& options, const RankEnvironment& place) {
 
 /// Starts the ranks, having read all that they will read, so that what is wrong is said here.
 ExitCode start_ranks(const TrainOptions& options, const RunRequest& request, int n_ranks) {
-  (void)load_inputs(request, n_ranks);
+  const Schedule schedule = load_inputs(request, n_ranks).plan.schedule;
+  const ActivityBoard board(n_ranks);
   LaunchOptions launched;
+  launched.shared_descriptor = board.descriptor();
+  launched.last_seen = [&](int rank) { return describe(board.of(rank), schedule); };
   launched.n_ranks = n_ranks;
   launched.threads_per_rank = options.threads.value_or(threads_per_rank(n_ranks));
   launched.arguments = options.arguments;
@@ -78,6 +81,8 @@ void report_end(const TrainOptions& options, const RunInputs& inputs,
                 const std::vector<StepMetrics>& steps) {
   const PlanFile& plan = inputs.plan.plan;
   const RunSummary summary = summarise(steps, plan);
+  if (const std::string skipped = skipped_text(summary, steps.size()); !skipped.empty())
+    fmt::print(stderr, "warning: {}\n", skipped);
   const double entropy = bigram_entropy(*inputs.documents);
   if (options.is_json) {
     fmt::print("{}", run_json(plan, steps, summary, entropy).pretty());
@@ -121,6 +126,8 @@ ExitCode train_command(const TrainOptions& options, RunSession& session) {
   if (starts_ranks && n_ranks > 1) return start_ranks(options, request, n_ranks);
   if (is_launched()) end_with_launcher();
   limit_threads(options.threads.value_or(threads_per_rank(place.local_world_size)));
+  if (const std::optional<int> shared = launcher_descriptor())
+    session.board = std::make_unique<ActivityBoard>(place.local_world_size, *shared);
   session.inputs = load_inputs(request, place.world_size);
   const std::vector<StepMetrics> steps = run_reported(options, request, place, session);
   if (place.rank == 0) report_end(options, session.inputs, steps);

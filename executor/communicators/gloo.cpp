@@ -36,7 +36,7 @@ struct Completion {
   std::exception_ptr error;
   steady_clock::time_point when;
   std::function<void()> finish;     ///< local work of the last worker to arrive
-  std::vector<at::Tensor> tensors;  ///< kept alive until done
+  std::vector<at::Tensor> tensors;  ///< kept alive until all have arrived
 
   void arrive(const std::exception_ptr& failure) {
     std::unique_lock lock(mutex);
@@ -56,11 +56,17 @@ struct Completion {
 
   /// Assumes: the mutex is held
   void leave() {
-    if (--n_outstanding > 0) return;
+    if (--n_outstanding == 0) tensors.clear();
+    if (!is_settled()) return;
     when = steady_clock::now();
-    tensors.clear();
     changed.notify_all();
   }
+
+  /// Whether there is nothing to wait for. Behind a failure the rest may never arrive: who should
+  /// send it may wait for this rank, which is to say that a rank is lost.
+  ///
+  /// Assumes: the mutex is held
+  [[nodiscard]] bool is_settled() const { return n_outstanding == 0 || error != nullptr; }
 };
 
 /// The members of a group and where to ask who is missing.
@@ -93,7 +99,7 @@ class GlooPending final : public Pending {
 
   void wait() override {
     std::unique_lock lock(completion_->mutex);
-    completion_->changed.wait(lock, [&] { return completion_->n_outstanding == 0; });
+    completion_->changed.wait(lock, [&] { return completion_->is_settled(); });
     if (!completion_->error) return;
     const std::exception_ptr error = completion_->error;
     lock.unlock();
@@ -102,12 +108,12 @@ class GlooPending final : public Pending {
 
   [[nodiscard]] bool is_done() const override {
     const std::scoped_lock lock(completion_->mutex);
-    return completion_->n_outstanding == 0;
+    return completion_->is_settled();
   }
 
   [[nodiscard]] steady_clock::time_point completed() const override {
     const std::scoped_lock lock(completion_->mutex);
-    XT_CHECK(completion_->n_outstanding == 0, completion_->n_outstanding);
+    XT_CHECK(completion_->is_settled(), completion_->n_outstanding);
     return completion_->when;
   }
 

@@ -31,6 +31,7 @@ c10::intrusive_ptr<c10d::TCPStore> connect(const std::string& host, c10d::TCPSto
 }
 
 std::string left_key(int rank) { return fmt::format("left/{}", rank); }
+std::string heard_key(int rank) { return fmt::format("heard/{}", rank); }
 std::string noticed_key(int rank) { return fmt::format("noticed/{}", rank); }
 
 void record_if_first(c10d::Store& store, int rank) {
@@ -98,18 +99,32 @@ std::optional<int> Rendezvous::find_lost_rank(std::span<const int> candidates) {
   try {
     store_->set(noticed_key(place_.rank), "1");
     const auto deadline = steady_clock::now() + patience;
-    while (steady_clock::now() < deadline) {
-      if (const std::optional<int> lost = recorded_lost_rank()) return lost;
+    std::optional<int> lost = recorded_lost_rank();
+    while (!lost && steady_clock::now() < deadline) {
       std::this_thread::sleep_for(poll_interval);
+      lost = recorded_lost_rank();
     }
-    if (const std::optional<int> missing = first_missing(candidates))
+    if (const std::optional<int> missing = lost ? std::nullopt : first_missing(candidates))
       record_if_first(*network_store_, *missing);
-    return recorded_lost_rank();
+    lost = recorded_lost_rank();
+    store_->set(heard_key(place_.rank), "1");
+    if (serves()) wait_for_hearers(lost);
+    return lost;
   } catch (const std::exception&) {
     // The store itself is gone, and with it whoever served it.
     if (place_.launcher_hosts_store) return std::nullopt;
     return 0;
   }
+}
+
+// The store goes with its server: who asks later would take the server for the one that was lost.
+void Rendezvous::wait_for_hearers(std::optional<int> lost) {
+  std::vector<std::string> others;
+  for (int rank = 0; rank < place_.world_size; ++rank)
+    if (rank != lost) others.push_back(heard_key(rank));
+  const auto deadline = steady_clock::now() + patience;
+  while (!store_->check(others) && steady_clock::now() < deadline)
+    std::this_thread::sleep_for(poll_interval);
 }
 
 void Rendezvous::say(const std::string& key, const std::string& text) { store_->set(key, text); }

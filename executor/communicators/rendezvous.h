@@ -70,6 +70,7 @@ class Rendezvous {
  private:
   [[nodiscard]] std::optional<int> recorded_lost_rank();
   [[nodiscard]] std::optional<int> first_missing(std::span<const int> candidates);
+  void wait_for_hearers(std::optional<int> lost);
   bool serves() const { return !place_.launcher_hosts_store && place_.rank == 0; }
 
   RankEnvironment place_;

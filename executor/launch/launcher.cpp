@@ -24,10 +24,11 @@ using std::chrono::steady_clock;
 constexpr std::chrono::seconds grace(8);
 constexpr std::chrono::milliseconds poll_interval(200);
 
-/// The variable by which torchrun names a run; ours holds the launcher's process.
+/// The variable by which torchrun names a run; ours holds the launcher's process, and behind it the
+/// file that it shares.
 constexpr const char* run_variable = "TORCHELASTIC_RUN_ID";
 
-std::string run_name(pid_t launcher) { return fmt::format("xt-run-{}", launcher); }
+std::string run_name(pid_t launcher) { return fmt::format("xt-run-{}-", launcher); }
 
 /// A failure that explains others comes before those it causes: a death by signal, then an exit of
 /// its own accord, then the exit of a rank that lost a peer.
@@ -49,11 +50,11 @@ int weight(const ProcessEnd& end) {
 
 bool is_failure(const ProcessEnd& end) { return weight(end) > 1; }
 
-std::string sentence(int rank, const ProcessEnd& end) {
+std::string clause(const ProcessEnd& end) {
   if (end.signal != 0)
-    return fmt::format("rank {} was killed by signal {} ({})", rank, end.signal,
-                       strsignal(end.signal));
-  return fmt::format("rank {} failed with exit code {}", rank, end.exit_code);
+    return fmt::format("was killed by signal {} ({})", end.signal, strsignal(end.signal));
+  return fmt::format("{} with exit code {}", end.exit_code == 0 ? "ended" : "failed",
+                     end.exit_code);
 }
 
 class Ranks {
@@ -64,6 +65,7 @@ class Ranks {
   Ranks& operator=(const Ranks&) = delete;
 
   void start(const LaunchOptions& options) {
+    last_seen_ = options.last_seen;
     for (int rank = 0; rank < options.n_ranks; ++rank)
       ranks_.push_back({start_process(command(options, rank)), std::nullopt});
   }
@@ -97,7 +99,7 @@ class Ranks {
              {"OMP_NUM_THREADS", threads},
              {"TORCHELASTIC_USE_AGENT_STORE", "True"},
              {"TORCHELASTIC_RESTART_COUNT", "0"},
-             {run_variable, run_name(getpid())}})
+             {run_variable, run_name(getpid()) + std::to_string(options.shared_descriptor)}})
       result.variables.emplace_back(name, value);
     return result;
   }
@@ -151,13 +153,28 @@ class Ranks {
            (has_ended_some_ || std::ranges::none_of(ranks_, is_killed));
   }
 
+  /// Says how `rank` ended, what it was at if it could not say so itself, and how the others ended.
+  void report(int rank, const ProcessEnd& cause) const {
+    std::string text = fmt::format("error: rank {} {}", rank, clause(cause));
+    if (cause.signal != 0 && last_seen_) text += " in " + last_seen_(rank);
+    std::string others;
+    for (int other = 0; other < std::ssize(ranks_); ++other)
+      if (other != rank)
+        others +=
+            fmt::format("{}rank {} {}", others.empty() ? "" : ", ", other, clause(*end(other)));
+    if (!others.empty()) text += "\nnote: " + others;
+    if (cause.signal == SIGKILL)
+      text += "\n\nhint: where nobody killed it, the system did for want of memory";
+    std::fprintf(stderr, "%s\n", text.c_str());
+  }
+
   int exit_code() const {
     if (interrupted_) return 3;
     if (first_failed_) {
       const ProcessEnd& cause = *end(*first_failed_);
       if (cause == ProcessEnd{2, 0}) return 2;
       if (is_said(cause)) return 3;
-      std::fprintf(stderr, "error: %s\n", sentence(*first_failed_, cause).c_str());
+      report(*first_failed_, cause);
       return 3;
     }
     int code = 0;
@@ -168,6 +185,7 @@ class Ranks {
   BlockedSignals signals_;
   StoreServer store_;
   std::vector<Rank> ranks_;
+  std::function<std::string(int rank)> last_seen_;
   std::optional<int> first_failed_;
   std::optional<steady_clock::time_point> deadline_;
   bool interrupted_ = false;
@@ -184,7 +202,16 @@ int launch(const LaunchOptions& options) {
   return ranks.wait();
 }
 
-bool is_launched() { return process_variable(run_variable) == run_name(getppid()); }
+bool is_launched() {
+  return process_variable(run_variable).value_or("").starts_with(run_name(getppid()));
+}
+
+std::optional<int> launcher_descriptor() {
+  if (!is_launched()) return std::nullopt;
+  const std::string name = process_variable(run_variable).value_or("");
+  const int descriptor = std::stoi(name.substr(run_name(getppid()).size()));
+  return descriptor < 0 ? std::nullopt : std::optional(descriptor);
+}
 
 void end_with_launcher() {
   const pid_t launcher = getppid();

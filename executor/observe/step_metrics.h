@@ -37,8 +37,10 @@ struct StepMetrics {
   double mfu = 0;
   Bytes peak_memory;
   Bytes host_memory;
-  Bytes reserved_memory;  ///< of this rank
-  Bytes beside_memory;    ///< of this rank's device, beside its allocator; 0 of a CPU
+  Bytes reserved_memory;   ///< of all ranks: what their allocators have taken
+  Bytes allocated_memory;  ///< of all ranks in all spaces when the step has ended
+  Bytes resident_memory;   ///< of all ranks: what the system has given their processes
+  Bytes beside_memory;     ///< of this rank's device, beside its allocator; 0 of a CPU
   std::array<TrafficTime, n_traffic> traffic{};
   CategoryBytes peak_by_category{};  ///< of this rank
   RankStep own;

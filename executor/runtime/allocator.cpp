@@ -1,17 +1,18 @@
 #include "executor/runtime/allocator.h"
 
 #include <c10/core/CPUAllocator.h>
-#include <fmt/format.h>
+#include <sanitizer/asan_interface.h>
 #include <sys/mman.h>
 
 #include <bit>
 #include <cstddef>
 #include <mutex>
 #include <new>
-#include <stdexcept>
+#include <optional>
 #include <vector>
 
 #include "costmodel/diagnostics/check.h"
+#include "executor/runtime/out_of_memory.h"
 
 namespace xt {
 namespace {
@@ -57,12 +58,12 @@ static_assert(sizeof(Header) == alignment);
 thread_local Space this_space = Space::device;
 thread_local MemoryCategory this_category = MemoryCategory::other;
 
-/// Maps `bytes` and touches every page, so that no later use pays for a page fault.
+/// Maps `bytes` and touches every page, so that no later use pays for a page fault; null where the
+/// system has no more.
 std::byte* map_touched(std::size_t bytes) {
   const std::size_t mapped = bytes + huge_page_bytes;
   void* base = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (base == MAP_FAILED)
-    throw std::runtime_error(fmt::format("cannot get {} bytes of memory from the system", bytes));
+  if (base == MAP_FAILED) return nullptr;
   const auto address = reinterpret_cast<std::uintptr_t>(base);
   const std::uintptr_t aligned = (address + huge_page_bytes - 1) & ~(huge_page_bytes - 1);
   auto* start = static_cast<std::byte*>(base) + (aligned - address);
@@ -78,6 +79,7 @@ class CachingAllocator final : public c10::Allocator {
     if (requested == 0) return {nullptr, nullptr, &release, cpu};
     const SizeClass wanted = size_class(requested);
     const std::scoped_lock lock(mutex_);
+    check_limit(Bytes(static_cast<std::int64_t>(requested)));
     Header* header = take(wanted);
     header->requested = requested;
     header->size_class = static_cast<std::uint32_t>(wanted.index);
@@ -86,6 +88,8 @@ class CachingAllocator final : public c10::Allocator {
     header->category = this_category;
     count(*header, static_cast<std::int64_t>(requested));
     void* data = header + 1;
+    ASAN_POISON_MEMORY_REGION(data, wanted.bytes);  // what was not asked for may not be touched
+    ASAN_UNPOISON_MEMORY_REGION(data, requested);
     return {data, data, &release, cpu};
   }
 
@@ -100,6 +104,11 @@ class CachingAllocator final : public c10::Allocator {
     return usage_;
   }
 
+  void limit(Space space, Bytes most) {
+    const std::scoped_lock lock(mutex_);
+    limits_[static_cast<std::size_t>(space)] = most;
+  }
+
   void reset_peak() {
     const std::scoped_lock lock(mutex_);
     for (SpaceUsage& space : usage_.spaces) set_peak(space);
@@ -112,9 +121,16 @@ class CachingAllocator final : public c10::Allocator {
     const std::scoped_lock lock(mutex_);
     XT_CHECK(header->mark == live_mark, header->mark);
     header->mark = 0;
+    ASAN_POISON_MEMORY_REGION(header + 1, header->requested);
     count(*header, -static_cast<std::int64_t>(header->requested));
     header->next_free = free_[header->size_class];
     free_[header->size_class] = header;
+  }
+
+  void check_limit(Bytes asked) const {
+    const std::optional<Bytes>& limit = limits_[static_cast<std::size_t>(this_space)];
+    if (limit && usage_.of(this_space).current + asked > *limit)
+      throw beyond_limit(asked, *limit, this_space, this_category, usage_);
   }
 
   static void set_peak(SpaceUsage& space) {
@@ -152,13 +168,16 @@ class CachingAllocator final : public c10::Allocator {
 
   std::byte* from_system(std::size_t bytes) {
     std::byte* start = map_touched(bytes);
-    usage_.reserved += Bytes(static_cast<std::int64_t>(bytes));
+    const Bytes asked(static_cast<std::int64_t>(bytes));
+    if (start == nullptr) throw refused_by_system(asked, this_space, this_category, usage_);
+    usage_.reserved += asked;
     ++usage_.n_system_calls;
     return start;
   }
 
   std::mutex mutex_;
   MemoryUsage usage_;
+  std::array<std::optional<Bytes>, n_spaces> limits_;
   std::array<Header*, n_size_classes> free_{};
   std::byte* slab_ = nullptr;
   std::size_t slab_left_ = 0;
@@ -179,6 +198,8 @@ void CachingAllocator::release(void* data) {
 void install_allocator() { c10::SetCPUAllocator(&allocator(), /*priority=*/1); }
 
 MemoryUsage memory_usage() { return allocator().usage(); }
+
+void limit_space(Space space, Bytes most) { allocator().limit(space, most); }
 
 void reset_peak() { allocator().reset_peak(); }
 

@@ -43,11 +43,16 @@ struct MemoryUsage {
 
 /// Makes every ATen allocation of this process go through the caching, counting allocator.
 ///
+/// An allocation throws OutOfMemory where the system has no more.
+///
 /// Assumes: called first thing in main, before anything is allocated by ATen
 void install_allocator();
 
 /// The counters now. Thread-safe.
 MemoryUsage memory_usage();
+
+/// From now on what would take `space` beyond `most` throws OutOfMemory. Thread-safe.
+void limit_space(Space space, Bytes most);
 
 /// Makes the peak of every space what it holds now. Thread-safe.
 void reset_peak();

@@ -1,13 +1,22 @@
 #include "executor/runtime/cpu_device.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <c10/core/CPUAllocator.h>
+#include <omp.h>
 
 #include <cstring>
 #include <utility>
 
 namespace xt {
 namespace {
+
+// What runs on a lane gets no team of threads: teams that together have more threads than there are
+// cores sleep between their loops, and waking them takes longer than most loops of attention.
+void work_alone() {
+  at::get_num_threads();  // ATen sets a thread's number when first asked, and not again
+  omp_set_num_threads(1);
+}
 
 class CpuDevice final : public Device {
  public:
@@ -57,7 +66,7 @@ class CpuDevice final : public Device {
   std::unique_ptr<Network> network(Rendezvous&) override { return nullptr; }
 
  private:
-  Lanes lanes_;
+  Lanes lanes_{work_alone};
 };
 
 }  // namespace

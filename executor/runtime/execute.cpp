@@ -1,6 +1,7 @@
 #include "executor/runtime/execute.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <memory>
@@ -9,6 +10,7 @@
 #include "costmodel/diagnostics/check.h"
 #include "executor/runtime/allocator.h"
 #include "executor/runtime/collectives.h"
+#include "executor/runtime/out_of_memory.h"
 
 namespace xt {
 namespace {
@@ -55,6 +57,17 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
   }
 
  private:
+  /// Runs `part` of op `id`; memory that is not to be had is missed by that op.
+  template <typename Part>
+  auto as_part_of(OpId id, const Part& part) const {
+    try {
+      return part();
+    } catch (const OutOfMemory& error) {
+      throw wanted_by(
+          error, fmt::format("`{}` of step {}", op_name(schedule_, id), request_.constants.step));
+    }
+  }
+
   void run_section(std::size_t i, std::int32_t repeat) {
     const Section& section = schedule_.sections[i];
     if (state_.plan.takes_pack[i]) take_packs();
@@ -89,8 +102,10 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
     timeline_.events.push_back({id, repeat, {}, {}});
     const auto ticket = static_cast<Ticket>(timeline_.events.size());
     issued_[at(id)] = ticket;
-    for (const BufferId buffer : state_.plan.begun[at(id)])
-      state_.memory.allocate(buffer, state_.bindings);
+    as_part_of(id, [&] {
+      for (const BufferId buffer : state_.plan.begun[at(id)])
+        state_.memory.allocate(buffer, state_.bindings);
+    });
     if (state_.device->runs_at_issue(op.lane)) {
       const auto run = [this, id] { return perform_watched(id, make_call(schedule_.op(id))); };
       state_.device->issue(op.lane, {ticket, needed(op), run, &span});
@@ -142,11 +157,11 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
 
   WallTime perform_watched(OpId id, const Call& call) {
     StepActivity* const activity = request_.activity;
-    if (activity == nullptr) return perform(call);
+    if (activity == nullptr) return as_part_of(id, [&] { return perform(call); });
     std::atomic<OpId>& running = activity->running[index(call.op.lane)];
     running = id;
     ++activity->n_moves;
-    const WallTime ended = perform(call);
+    const WallTime ended = as_part_of(id, [&] { return perform(call); });
     running = no_op;
     ++activity->n_moves;
     return ended;
@@ -168,6 +183,7 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
         return steady_clock::now();
       case KernelClass::host:
         if (call.work.kernel == Kernel::bind_rows) bind_rows(call);
+        XT_CHECK(call.work.kernel != Kernel::adamw_on_host);
         return steady_clock::now();
       case KernelClass::matrix:
       case KernelClass::grouped_matrix:

@@ -1,8 +1,5 @@
 #include "executor/runtime/lanes.h"
 
-#include <ATen/Parallel.h>
-#include <omp.h>
-
 #include <condition_variable>
 #include <deque>
 #include <limits>
@@ -14,13 +11,6 @@ namespace xt {
 namespace {
 
 constexpr std::size_t index(Lane lane) { return static_cast<std::size_t>(lane); }
-
-// What runs on a lane gets no team of threads: teams that together have more threads than there are
-// cores sleep between their loops, and waking them takes longer than most loops of attention.
-void work_alone() {
-  at::get_num_threads();  // ATen sets a thread's number when first asked, and not again
-  omp_set_num_threads(1);
-}
 
 }  // namespace
 
@@ -103,11 +93,11 @@ struct Lanes::Shared {
   }
 };
 
-Lanes::Lanes() : shared_(std::make_shared<Shared>()) {
+Lanes::Lanes(const std::function<void()>& begin) : shared_(std::make_shared<Shared>()) {
   for (std::size_t lane = 0; lane < n_lanes; ++lane) {
     if (is_inline(static_cast<Lane>(lane))) continue;
-    threads_.emplace_back([shared = shared_, lane] {
-      work_alone();
+    threads_.emplace_back([shared = shared_, lane, begin] {
+      begin();
       LaneTask task;
       while (shared->queues[lane].pop(task)) shared->run(lane, std::move(task));
     });

@@ -1,7 +1,8 @@
 #pragma once
 
 // Lanes as in-order queues. The issuing thread runs compute and host ops itself; every other lane
-// has a thread that runs what was submitted to it, one after the other. Knows no op and no kernel.
+// has a thread that runs what was submitted to it, one after the other. Knows no op, no kernel and
+// no LibTorch, so that a sanitizer of threads can look at it alone.
 
 #include <array>
 #include <atomic>
@@ -46,7 +47,8 @@ constexpr bool is_inline(Lane lane) { return lane == Lane::host || lane == Lane:
 /// The lanes of a rank. A failure in one lane stops all of them for good.
 class Lanes {
  public:
-  Lanes();
+  /// Each thread calls `begin` before its first task.
+  explicit Lanes(const std::function<void()>& begin = [] {});
   /// Waits for what runs; leaves it behind when a lane has failed, because it may never end.
   ~Lanes();
   Lanes(const Lanes&) = delete;

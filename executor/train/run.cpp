@@ -8,6 +8,8 @@
 #include "costmodel/io/schedule_lines.h"
 #include "costmodel/io/timeline_lines.h"
 #include "executor/data/pack_feed.h"
+#include "executor/runtime/allocator.h"
+#include "executor/train/host_memory.h"
 #include "executor/train/parameters.h"
 
 namespace xt {
@@ -27,6 +29,9 @@ Json published_config(const Json& config, DType dtype) {
   result.add("torch_dtype", dtype == DType::bf16 ? "bfloat16" : "float32");
   return result;
 }
+
+/// Numbers that ranks tell each other of a step.
+constexpr std::size_t n_told = 7;
 
 /// The run between its first step and its last.
 class Run {
@@ -70,6 +75,9 @@ class Run {
     session_.rendezvous = std::make_unique<Rendezvous>(place_);
     session_.network = std::make_unique<GlooNetwork>(*session_.rendezvous);
     session_.world = std::make_unique<World>(all_ranks("world"));
+    if (const std::optional<Bytes> most =
+            swap_limit(plan(), schedule(), request_.checkpoints.every > 0))
+      limit_space(Space::host, *most);
     feed_ = std::make_shared<PackFeed>(
         session_.inputs.packs,
         FeedChoices{deal_of(plan()), plan().groups_by_length, plan().pack_level});
@@ -82,6 +90,7 @@ class Run {
         make_communicators(schedule(), network, place_.rank), place_.rank,
         [feed = feed_](std::int64_t index) { return feed->pack(index); }, plan().optimizer,
         std::move(device));
+    if (session_.board) session_.trainer->report_to(session_.board->of(place_.local_rank));
   }
 
   void start() {
@@ -157,9 +166,11 @@ class Run {
   StepMetrics step(Duration skew) {
     const StepOutcome outcome = session_.trainer->step();
     const Timeline& timeline = outcome.result.timeline;
-    const std::array<std::int64_t, 4> own{
-        makespan(timeline).count(), timeline.device_memory.peak.value,
-        timeline.host_memory.peak.value, nanoseconds(outcome.result.began) - skew.count()};
+    const std::array<std::int64_t, n_told> own{
+        makespan(timeline).count(),      timeline.device_memory.peak.value,
+        timeline.host_memory.peak.value, nanoseconds(outcome.result.began) - skew.count(),
+        allocated_memory().value,        resident_memory().value,
+        usage().reserved.value};
     const std::vector<std::int64_t> all = session_.world->gather(own);
     if (!first_began_) first_began_ = all[3];
     if (request_.record_steps.contains(outcome.step))
@@ -177,6 +188,8 @@ class Run {
     return metrics;
   }
 
+  MemoryUsage usage() const { return session_.trainer->state().device->usage(); }
+
   StepMetrics metrics_of(const StepOutcome& outcome, const std::vector<std::int64_t>& all) const {
     StepMetrics metrics;
     metrics.step = outcome.step;
@@ -186,17 +199,18 @@ class Run {
     metrics.balance_loss = outcome.balance_loss;
     metrics.is_skipped = outcome.is_skipped;
     Duration longest{};
-    for (std::size_t i = 0; i < all.size(); i += 4) {
+    for (std::size_t i = 0; i < all.size(); i += n_told) {
       longest = std::max(longest, Duration(all[i]));
       metrics.peak_memory = std::max(metrics.peak_memory, Bytes(all[i + 1]));
       metrics.host_memory = std::max(metrics.host_memory, Bytes(all[i + 2]));
+      metrics.allocated_memory += Bytes(all[i + 4]);
+      metrics.resident_memory += Bytes(all[i + 5]);
+      metrics.reserved_memory += Bytes(all[i + 6]);
     }
     metrics.time = to_seconds(longest);
     metrics.tokens_per_device_s = plan().tokens_per_device() / metrics.time.value;
     metrics.mfu = mfu_of(plan(), metrics.time);
-    const MemoryUsage usage = session_.trainer->state().device->usage();
-    metrics.reserved_memory = usage.reserved;
-    metrics.beside_memory = usage.beside;
+    metrics.beside_memory = usage().beside;
     metrics.traffic = account(schedule(), outcome.result.timeline).traffic;
     metrics.peak_by_category = outcome.result.timeline.device_memory.by_category;
     return metrics;

@@ -10,6 +10,7 @@
 
 #include "executor/communicators/rank_environment.h"
 #include "executor/observe/step_metrics.h"
+#include "executor/runtime/activity_board.h"
 #include "executor/train/checkpointer.h"
 #include "executor/train/run_inputs.h"
 #include "executor/train/trainer.h"
@@ -30,7 +31,9 @@ struct RunSummary {
   Bytes peak_memory;  ///< largest from step 3 on
   CategoryBytes peak_by_category{};
   std::array<TrafficTime, n_traffic> traffic{};  ///< medians over steps but the first, this rank
-  double final_loss = 0;                         ///< mean over the last tenth of the steps
+  double final_loss = 0;           ///< mean over the last tenth of the steps that updated something
+  std::int64_t n_skipped = 0;      ///< steps that updated nothing
+  std::int64_t first_skipped = 0;  ///< their first, if there is one
 };
 
 /// What a step that took `time` reached of the peak, by the plan's count of flops.
@@ -49,6 +52,7 @@ struct RunListener {
 /// left of a broken group may never end.
 struct RunSession {
   RunInputs inputs;
+  std::unique_ptr<ActivityBoard> board;  ///< shared with a launcher, where there is one
   std::unique_ptr<Rendezvous> rendezvous;
   std::unique_ptr<GlooNetwork> network;
   std::unique_ptr<Network> device_network;  ///< of a device that has one of its own

@@ -8,7 +8,9 @@
 #include "costmodel/diagnostics/diagnostic.h"
 #include "costmodel/io/json.h"
 #include "costmodel/io/schedule_lines.h"
+#include "costmodel/ir/verify.h"
 #include "costmodel/units/parse.h"
+#include "executor/train/host_memory.h"
 #include "executor/train/parameters.h"
 
 namespace xt {
@@ -118,6 +120,9 @@ ExecutablePlan load_plan(const std::filesystem::path& directory, std::int64_t ra
     refuse(path, "is not the schedule that plan.json names", "make the plan again with xt-plan");
   if (result.schedule.ranks != result.plan.ranks || result.schedule.batch.tokens == no_buffer)
     refuse(path, "does not fit plan.json", "make the plan again with xt-plan");
+  if (const std::vector<std::string> broken = verify(result.schedule); !broken.empty())
+    refuse(path, fmt::format("breaks {} rules of schedules: {}", broken.size(), broken.front()),
+           "make the plan again with xt-plan");
   return result;
 }
 
@@ -127,6 +132,7 @@ RunInputs load_inputs(const RunRequest& request, std::int64_t ranks) {
   if (request.save_weights)
     inputs.model_config = parse_json(read_file(request.directory / model_config_file_name));
   inputs.documents = load_documents(request.data);
+  check_host_memory(inputs.plan, request.directory, request.checkpoints.every > 0);
   const PlanFile& plan = inputs.plan.plan;
   inputs.packs = std::make_shared<const Packs>(inputs.documents, packing_of(plan), plan.vocab_size);
   (void)inputs.packs->pack(0);

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <numeric>
+#include <span>
 
 #include "costmodel/diagnostics/check.h"
 #include "executor/train/run.h"
@@ -14,12 +16,15 @@ T median(std::vector<T> values) {
   return (values[middle - 1] + values[middle]) / 2.0;
 }
 
-// One step's loss says as much of its packs as of the model.
-double final_loss(std::span<const StepMetrics> steps) {
-  const auto last = steps.last(std::max<std::size_t>(1, steps.size() / 10));
-  double sum = 0;
-  for (const StepMetrics& step : last) sum += step.loss;
-  return sum / static_cast<double>(last.size());
+// One step's loss says as much of its packs as of the model. That of a step that was skipped may be
+// no number, and counts where there are no others.
+double final_loss(const std::vector<StepMetrics>& steps) {
+  std::vector<double> losses;
+  for (const StepMetrics& step : steps)
+    if (!step.is_skipped) losses.push_back(step.loss);
+  if (losses.empty()) return steps.back().loss;
+  const auto last = std::span(losses).last(std::max<std::size_t>(1, losses.size() / 10));
+  return std::accumulate(last.begin(), last.end(), 0.0) / static_cast<double>(last.size());
 }
 
 }  // namespace
@@ -36,6 +41,8 @@ void add_step(Json& to, const StepMetrics& metrics) {
   to.add("peak_memory_bytes", metrics.peak_memory.value);
   to.add("host_memory_bytes", metrics.host_memory.value);
   to.add("reserved_memory_bytes", metrics.reserved_memory.value);
+  to.add("allocated_memory_bytes", metrics.allocated_memory.value);
+  to.add("resident_memory_bytes", metrics.resident_memory.value);
   if (metrics.beside_memory.value > 0)
     to.add("beside_allocator_bytes", metrics.beside_memory.value);
   if (metrics.balance_loss) to.add("balance_loss", *metrics.balance_loss);
@@ -70,6 +77,8 @@ RunSummary summarise(const std::vector<StepMetrics>& steps, const PlanFile& plan
     summary.peak_by_category = step.peak_by_category;
   }
   summary.final_loss = final_loss(steps);
+  for (const StepMetrics& step : steps)
+    if (step.is_skipped && summary.n_skipped++ == 0) summary.first_skipped = step.step;
   return summary;
 }
 

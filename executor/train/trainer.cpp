@@ -149,8 +149,8 @@ StepOutcome Trainer::step() {
                        optimizer_.momentum,
                        optimizer_.router_bias_update_speed,
                        optimizer_.balance_loss / static_cast<double>(packs_of_all_ranks())};
-  activity_.step = position_.step;
-  request.activity = &activity_;
+  activity_->step = position_.step;
+  request.activity = activity_;
   request.load_packs = [this](std::int32_t index) { return load(index); };
   StepOutcome outcome;
   outcome.result = execute(state_, request);

@@ -72,7 +72,9 @@ class Trainer {
 
   StepState& state() { return state_; }
   /// What this rank is at; another thread may look.
-  [[nodiscard]] const StepActivity& activity() const { return activity_; }
+  [[nodiscard]] const StepActivity& activity() const { return *activity_; }
+  /// From now on says so at `place`, which outlives the trainer.
+  void report_to(StepActivity& place) { activity_ = &place; }
 
  private:
   void take_packs();
@@ -91,7 +93,8 @@ class Trainer {
   BatchLayout layout_;
   std::int64_t n_micro_steps_ = 0;
   RunPosition position_;
-  StepActivity activity_;
+  StepActivity own_activity_;
+  StepActivity* activity_ = &own_activity_;
   std::vector<Pack> of_step_;
 };
 

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "executor/runtime/activity_board.h"
+
 namespace xt {
 namespace {
 
@@ -72,21 +74,9 @@ void Watcher::watch() {
   }
 }
 
-/// Where this rank stands, in words.
-std::string Watcher::place() const {
-  std::string ops;
-  for (std::size_t lane = 0; lane < n_lanes; ++lane) {
-    const OpId op = activity_.running[lane];
-    if (op == no_op) continue;
-    ops += fmt::format("{}`{}` on lane {}", ops.empty() ? "" : ", ", op_name(schedule_, op),
-                       lane_names[lane]);
-  }
-  return fmt::format("step {}, {}", activity_.step.load(), ops.empty() ? "between ops" : ops);
-}
-
 void Watcher::ask_others() {
   const int own = rendezvous_.place().rank, n = rendezvous_.place().world_size;
-  rendezvous_.say(place_key(own), place());
+  rendezvous_.say(place_key(own), describe(activity_, schedule_));
   rendezvous_.say(moves_key(own), std::to_string(activity_.n_moves));
   if (!pause(patience)) return;
   std::optional<int> culprit, speaker;

@@ -35,7 +35,6 @@ class Watcher {
   void watch();
   /// Sleeps; false when the watcher ends.
   bool pause(std::chrono::milliseconds time);
-  [[nodiscard]] std::string place() const;
   void ask_others();
 
   const Schedule& schedule_;

@@ -58,6 +58,7 @@ PlanFile plan_file(const Plan& plan, const Estimate& answer) {
   file.seed = plan.seed;
   file.model_flops = answer.model_flops.value;
   file.peak_flops_per_s = answer.peak.value;
+  file.host_memory_bytes = plan.profile.host_memory.value.value;
   file.prediction = prediction_of(plan, answer);
   return file;
 }

@@ -27,7 +27,7 @@ void for_each_launch(const MuonBatch& batch, Visit visit) {
   constexpr std::size_t tensors_of_launch = 100;
   std::vector<UnitFlat*> flats = batch.flats;
   std::ranges::sort(flats, {}, [](const UnitFlat* flat) { return flat->flat; });
-  flats.erase(std::ranges::unique(flats).begin(), flats.end());
+  flats.erase(std::unique(flats.begin(), flats.end()), flats.end());
   for (std::size_t first = 0; first < flats.size(); first += tensors_of_launch) {
     const std::size_t n = std::min(tensors_of_launch, flats.size() - first);
     const auto share = static_cast<std::int64_t>(n), all = static_cast<std::int64_t>(flats.size());

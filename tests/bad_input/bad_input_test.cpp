@@ -87,6 +87,12 @@ TEST(BadInput, AFieldThatChangesCostAndIsNotModelledIsRefusedByName) {
               testing::Contains(testing::HasSubstr("a qwen3 model has no latent attention")));
 }
 
+TEST(BadInput, SizesBeyondAllModelsAreRefused) {
+  EXPECT_THAT(
+      model_problems("many_layers.json"),
+      testing::Contains(testing::HasSubstr("num_hidden_layers is `2000`, must be at most `1024`")));
+}
+
 TEST(BadInput, PartsOfAModelThatAreNotModelledAreRefusedByName) {
   EXPECT_THAT(
       model_problems("not_modelled.json"),

@@ -1,10 +1,13 @@
 #include "executor/runtime/allocator.h"
 
 #include <ATen/ATen.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <thread>
 #include <vector>
+
+#include "executor/runtime/out_of_memory.h"
 
 namespace xt {
 namespace {
@@ -27,6 +30,19 @@ TEST(Allocator, EmptyTensorsTakeNothing) {
   const MemoryUsage before = memory_usage();
   const at::Tensor tensor = floats(0);
   EXPECT_EQ(memory_usage().n_live, before.n_live);
+}
+
+TEST(Allocator, RefusesWhatWouldPassTheLimitOfASpaceAndSaysWhatIsHeld) {
+  const AllocationScope scope(Space::host, MemoryCategory::saved_activations);
+  const at::Tensor held = floats(256);
+  const MemoryUsage before = memory_usage();
+  limit_space(Space::host, before.of(Space::host).current + Bytes(4096));
+  EXPECT_THAT([] { floats(1025); }, testing::ThrowsMessage<OutOfMemory>(
+                                        testing::HasSubstr("saved_activations on the host")));
+  EXPECT_EQ(memory_usage().of(Space::host).current, before.of(Space::host).current);
+  EXPECT_EQ(memory_usage().n_live, before.n_live);
+  EXPECT_EQ(floats(1024).numel(), 1024) << "up to the limit there is room";
+  limit_space(Space::host, Bytes(std::int64_t{1} << 60));
 }
 
 TEST(Allocator, ScopeDecidesSpaceAndCategoryAndEndsAgain) {

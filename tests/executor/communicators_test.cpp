@@ -6,8 +6,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <numeric>
+#include <thread>
 
 #include "executor/communicators/single_rank.h"
 #include "executor/communicators/sum_ranks.h"
@@ -187,6 +189,25 @@ void rank_one_dies(Rendezvous& rendezvous, GlooNetwork& network) {
   }
 }
 
+// Rank 2 is alive and takes part in nothing until rank 1 has heard. A group that lost a rank may
+// have threads that never end, so that nobody destroys it.
+void rank_zero_dies_and_rank_two_stays_away(Rendezvous& rendezvous, GlooNetwork& network) {
+  static Communicator* const world = world_of(network, rendezvous).release();
+  const at::Tensor own = at::ones({1 << 16}, at::kFloat), all = at::empty({3 << 16}, at::kFloat);
+  world->all_gather(all, own)->wait();
+  if (world->rank() == 0) std::raise(SIGKILL);
+  for (int i = 0; world->rank() == 2 && i < 250 && !rendezvous.said("heard"); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  if (world->rank() == 2) require(rendezvous.said("heard").has_value(), "a loss is heard of alone");
+  try {
+    world->all_gather(all, own)->wait();
+  } catch (const PeerLost& error) {
+    require(error.lost_rank() == 0, "the lost rank is known");
+    rendezvous.say("heard", "1");
+    throw;
+  }
+}
+
 void rank_two_fails(Rendezvous& rendezvous, GlooNetwork& network) {
   const auto world = world_of(network, rendezvous);
   const at::Tensor x = at::ones({8}, at::kFloat);
@@ -206,6 +227,7 @@ const std::map<std::string, Scenario> scenarios = {
     {"groups_of_a_mesh", groups_of_a_mesh},
     {"rank_one_dies", rank_one_dies},
     {"rank_two_fails", rank_two_fails},
+    {"rank_zero_dies_and_rank_two_stays_away", rank_zero_dies_and_rank_two_stays_away},
 };
 
 /// A port that was free a moment ago.
@@ -266,6 +288,18 @@ TEST(Launcher, NamesARankThatWasKilledAndTheOthersNameItToo) {
   EXPECT_NE(text.find("error: rank 1 was killed by signal 9"), std::string::npos) << text;
   EXPECT_NE(text.find("rank 0: rank 1 was lost during all_reduce"), std::string::npos) << text;
   EXPECT_NE(text.find("rank 2: rank 1 was lost during all_reduce"), std::string::npos) << text;
+}
+
+// What one rank waits for must not depend on ranks that wait for it in their turn.
+TEST(Launcher, ALossEndsAWaitForRanksThatDoNotCome) {
+  testing::internal::CaptureStderr();
+  const int code = run_ranks("rank_zero_dies_and_rank_two_stays_away", 3);
+  const std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(code, 3) << text;
+  EXPECT_NE(text.find("rank 1: rank 0 was lost during all_gather"), std::string::npos) << text;
+  EXPECT_NE(text.find("note: rank 1 failed with exit code 3, rank 2 failed with exit code 3"),
+            std::string::npos)
+      << text;
 }
 
 TEST(Launcher, NamesTheRankThatFailedFirst) {

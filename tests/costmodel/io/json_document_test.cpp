@@ -43,6 +43,11 @@ TEST(JsonDocument, TellsTextFromNumbers) {
   EXPECT_FALSE(document.root.items.at(3).is_text);
 }
 
+TEST(JsonDocument, TakesAMarkOfByteOrderInFrontForNoToken) {
+  const Document document = parse_json_document({"a.json", "\xef\xbb\xbf{\"a\": 17}"});
+  EXPECT_EQ(document.root.items.at(0).text, "17");
+}
+
 TEST(JsonDocument, PointsAtWhatIsNotJson) {
   EXPECT_EQ(problem_of("{\n  \"a\": 1,\n  b: 2\n}"), "a.json:3:3: error: is not JSON from here on");
   EXPECT_EQ(problem_of("{\"a\": 1"), "a.json:1:8: error: is not JSON: the text ends too early");

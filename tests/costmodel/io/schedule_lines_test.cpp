@@ -73,6 +73,29 @@ TEST(ScheduleLines, APositionThatPointsNowhereIsRefused) {
   EXPECT_THAT(refusal([&] { parse_schedule_lines("s", text); }), HasSubstr("does not hold"));
 }
 
+TEST(ScheduleLines, AListLongerThanItsCountIsRefused) {
+  std::string inputs = "0";
+  for (int i = 1; i < 300; ++i) inputs += ",0";
+  const std::string text = schedule_lines(sample()) + "[\"op\",0,\"compute\",\"forward\",0,0,0,[" +
+                           inputs + "],[],[],[]]\n";
+  EXPECT_THAT(refusal([&] { parse_schedule_lines("s.jsonl", text); }),
+              HasSubstr("a list of 300 positions"));
+}
+
+TEST(ScheduleLines, ASectionBehindTheLastOpIsRefused) {
+  const std::string text = schedule_lines(sample()) + "[\"section\",1,90,1]\n";
+  EXPECT_THAT(refusal([&] { parse_schedule_lines("s.jsonl", text); }), HasSubstr("is damaged"));
+}
+
+TEST(ScheduleLines, ASizeThatCannotBeMultipliedIsRefused) {
+  const std::string text =
+      schedule_lines(sample()) +
+      "[\"buffer\",\"resident\",\"fp32\",\"device\",\"other\",\"compute\",\"compute\","
+      "4611686018427387904,4,1,-1,-1]\n";
+  EXPECT_THAT(refusal([&] { parse_schedule_lines("s.jsonl", text); }),
+              HasSubstr("a size that cannot be"));
+}
+
 TEST(ScheduleLines, AnUnknownWordIsReportedAtItsLine) {
   std::string text = schedule_lines(sample());
   text.replace(text.find("\"transient\""), 11, "\"transit\"");

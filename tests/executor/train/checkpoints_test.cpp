@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <chrono>
 #include <csignal>
@@ -14,6 +13,7 @@
 #include "costmodel/io/json.h"
 #include "costmodel/io/json_lines.h"
 #include "executor/checkpoints/element_digest.h"
+#include "tests/executor/limit.h"
 #include "tests/executor/temporary_folder.h"
 #include "tests/executor/train/program.h"
 
@@ -190,23 +190,6 @@ TEST_F(Checkpoints, OfOtherDataOrAnEarlierRunAreRefused) {
   ASSERT_EQ(train("long", 1, {"--checkpoint-every", "2", "--force"}).exit_code, 0);
   EXPECT_THAT(names(), ElementsAre("step-1")) << "those of the run that was replaced are gone";
 }
-
-/// While it lives, what this process starts has no more than `most` of a resource.
-class Limit {
- public:
-  Limit(__rlimit_resource resource, rlim_t most) : resource_(resource) {
-    getrlimit(resource_, &before_);
-    const rlimit limited{most, before_.rlim_max};
-    setrlimit(resource_, &limited);
-  }
-  ~Limit() { setrlimit(resource_, &before_); }
-  Limit(const Limit&) = delete;
-  Limit& operator=(const Limit&) = delete;
-
- private:
-  __rlimit_resource resource_;
-  rlimit before_{};
-};
 
 TEST_F(Checkpoints, ThatFindNoRoomStopTheRunAndLeaveTheOneBefore) {
   make("whole", {.ranks = 2});

@@ -75,7 +75,8 @@ class Launchers : public testing::Test {
                                     "sh",          XT_RUN};
     const std::vector<std::string> ours = arguments(steps);
     all.insert(all.end(), ours.begin(), ours.end());
-    return std::make_unique<Program>(folder_.path(), std::move(all), XT_TORCHRUN);
+    return std::make_unique<Program>(folder_.path(), std::move(all), std::vector<std::string>{},
+                                     XT_TORCHRUN);
   }
   void wait_for_steps(std::size_t n) const {
     for (int i = 0; i < 3000 && n_steps() < n; ++i)

@@ -45,19 +45,24 @@ constexpr std::string_view tiny_latent_config = R"({
 }  // namespace
 
 Program::Program(const std::filesystem::path& folder, std::vector<std::string> arguments,
-                 std::string program)
+                 std::vector<std::string> variables, std::string program)
     : out_(folder / "out.txt"), err_(folder / "err.txt") {
   arguments.insert(arguments.begin(), program);
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
+  std::vector<char*> environment;
+  for (std::string& variable : variables) environment.push_back(variable.data());
+  for (char** variable = environ; *variable != nullptr; ++variable)
+    environment.push_back(*variable);
+  environment.push_back(nullptr);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   const int flags = O_WRONLY | O_CREAT | O_TRUNC;
   posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, out_.c_str(), flags, 0644);
   posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, err_.c_str(), flags, 0644);
   const int error =
-      posix_spawn(&process_, program.c_str(), &actions, nullptr, argv.data(), environ);
+      posix_spawn(&process_, program.c_str(), &actions, nullptr, argv.data(), environment.data());
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) throw std::system_error(error, std::generic_category(), program);
 }
@@ -97,10 +102,12 @@ PlanFile make_plan(const std::filesystem::path& directory, const PlanChoices& ch
   strategy.pack_length = strategy.sample_length = choices.pack_length;
   strategy.loss_chunk = choices.pack_length;
   strategy.shard_ranks = choices.shard_ranks;
+  if (choices.swaps) strategy.recompute_layers = strategy.swap_layers = 2;
   create_folder(directory);
   const std::filesystem::path config = directory / model_config_file_name;
   write_file(config, choices.has_router_bias ? tiny_latent_config : tiny_config, Overwrite::allow);
-  const Architecture model = read<ModelConfig>(read_json(config)).architecture;
+  Architecture model = read<ModelConfig>(read_json(config)).architecture;
+  model.hidden_size = choices.hidden_size;
   const Schedule schedule = lower(build_decoder(model, graph_options(strategy)), strategy);
   PlanFile plan;
   plan.schedule_digest = digest_text(digest(schedule));

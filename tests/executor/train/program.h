@@ -23,9 +23,10 @@ struct Answer {
 /// xt-run, started.
 class Program {
  public:
-  /// Files for its output lie in `folder`. `program` is another that starts xt-run.
+  /// Files for its output lie in `folder`; `variables` win over this process's. `program` is
+  /// another that starts xt-run.
   Program(const std::filesystem::path& folder, std::vector<std::string> arguments,
-          std::string program = XT_RUN);
+          std::vector<std::string> variables = {}, std::string program = XT_RUN);
   ~Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
@@ -51,6 +52,8 @@ struct PlanChoices {
   std::int64_t gradient_accumulation = 1;
   std::int64_t pack_length = 64;
   std::int64_t shard_ranks = 0;  ///< 0: all
+  std::int64_t hidden_size = 32;
+  bool swaps = false;  ///< inputs of all layers, which are recomputed
   PackLevel pack_level = PackLevel::hard;
   bool groups_by_length = true;
   bool has_router_bias = false;  ///< DeepSeek-V3 instead of Qwen3-MoE

@@ -114,6 +114,9 @@ TEST_F(XtRun, SkipsStepsWhoseGradientsAreNoNumbersAndChangesNothing) {
       train_on(data_, {"--force", "--weights", saved.string(), "--save-weights", after.string()});
   EXPECT_EQ(answer.exit_code, 0) << answer.err;
   EXPECT_THAT(answer.out, HasSubstr("skipped: nothing was updated"));
+  EXPECT_THAT(answer.err, HasSubstr("3 of 3 steps updated nothing"));
+  for_each_json_line(plan_ / metrics_file_name,
+                     [](const Json& line) { EXPECT_TRUE(line.at("skipped").as_bool()); });
   EXPECT_EQ(read_file(after / "model.safetensors"), file);
 }
 

@@ -1,3 +1,5 @@
+#include "costmodel/io/safetensors_header.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,7 +11,6 @@
 
 #include "costmodel/diagnostics/diagnostic.h"
 #include "costmodel/io/json.h"
-#include "executor/weights/safetensors.h"
 
 namespace xt {
 namespace {

@@ -22,6 +22,7 @@ struct RankStep {
   double attention_ratio = 1;  ///< Σ length² over samples by Σ length² over packs
   Bytes device_memory;         ///< at the peak; so is the next
   Bytes host_memory;
+  Bytes reserved_memory;  ///< what its allocator has taken
 };
 
 /// The numbers of one step; those of memory and time are the largest of all ranks.

@@ -112,7 +112,7 @@ void add_rates(Json& line, const StepMetrics& metrics, const StepPlace& place) {
 
 void add_memory(Json& line, const StepMetrics& metrics) {
   line.add("memory/max_memory_GB", gib(metrics.own.device_memory));
-  line.add("memory/reserved_memory_GB", gib(metrics.reserved_memory));
+  line.add("memory/reserved_memory_GB", gib(metrics.own.reserved_memory));
   line.add("memory/host_GB", gib(metrics.own.host_memory));
   for (std::size_t i = 0; i < metrics.peak_by_category.size(); ++i)
     line.add(fmt::format("memory/{}_GB", memory_category_names[i]),
@@ -146,9 +146,9 @@ std::string xtuner_message(const StepMetrics& metrics, const StepPlace& place) {
   return text + fmt::format(
                     " grad_norm: {:.8f} max_memory: {:.2f} GB reserved_memory: {:.2f} GB "
                     "tgs: {:.1f} seqlen_tgs: {:.1f} exp_tgs: {:.1f} eta: {}",
-                    metrics.grad_norm, gib(metrics.own.device_memory), gib(metrics.reserved_memory),
-                    tgs(metrics), slots_per_second(metrics), run_tgs(place),
-                    days_and_hours(eta_s(metrics, place)));
+                    metrics.grad_norm, gib(metrics.own.device_memory),
+                    gib(metrics.own.reserved_memory), tgs(metrics), slots_per_second(metrics),
+                    run_tgs(place), days_and_hours(eta_s(metrics, place)));
 }
 
 Json tracker_line(const StepMetrics& metrics, const StepPlace& place) {

@@ -184,7 +184,8 @@ class Run {
                    outcome.slots,
                    outcome.attention_ratio,
                    timeline.device_memory.peak,
-                   timeline.host_memory.peak};
+                   timeline.host_memory.peak,
+                   usage().reserved};
     return metrics;
   }
 

@@ -33,9 +33,16 @@ StepMetrics some_step() {
   metrics.learning_rate = 4e-5;
   metrics.time = Seconds(2);
   metrics.mfu = 0.25;
-  metrics.reserved_memory = Bytes(std::int64_t{22} << 30);
-  metrics.own = {Seconds(1), Seconds(0.0516), 2, 4096, 8192, 0.125, Bytes(std::int64_t{18} << 30),
-                 Bytes(0)};
+  metrics.reserved_memory = Bytes(std::int64_t{44} << 30);  // of two ranks
+  metrics.own = {Seconds(1),
+                 Seconds(0.0516),
+                 2,
+                 4096,
+                 8192,
+                 0.125,
+                 Bytes(std::int64_t{18} << 30),
+                 Bytes(0),
+                 Bytes(std::int64_t{22} << 30)};
   return metrics;
 }
 

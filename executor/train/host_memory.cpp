@@ -1,7 +1,6 @@
 #include "executor/train/host_memory.h"
 
 #include <fmt/format.h>
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,7 +10,6 @@
 #include "costmodel/io/json_document.h"
 #include "costmodel/ir/memory.h"
 #include "costmodel/units/format.h"
-#include "executor/runtime/allocator.h"
 
 namespace xt {
 
@@ -35,9 +33,8 @@ std::optional<Bytes> swap_limit(const PlanFile& plan, const Schedule& schedule,
   return writes_checkpoints ? std::max(Bytes(0), all - snapshot_bytes(schedule)) : all;
 }
 
-Bytes allocated_memory() {
+Bytes allocated_memory(const MemoryUsage& usage) {
   Bytes bytes;
-  const MemoryUsage usage = memory_usage();
   for (const SpaceUsage& space : usage.spaces) bytes += space.current;
   return bytes;
 }

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "costmodel/units/quantity.h"
+#include "executor/runtime/allocator.h"
 #include "executor/train/run_inputs.h"
 
 namespace xt {
@@ -21,8 +22,8 @@ Bytes host_memory_needed(const Schedule& schedule, bool writes_checkpoints);
 std::optional<Bytes> swap_limit(const PlanFile& plan, const Schedule& schedule,
                                 bool writes_checkpoints);
 
-/// What is allocated in all spaces now, by the allocator's count.
-Bytes allocated_memory();
+/// What is allocated in all spaces.
+Bytes allocated_memory(const MemoryUsage& usage);
 
 /// Physical memory of this process now.
 ///

@@ -166,11 +166,14 @@ class Run {
   StepMetrics step(Duration skew) {
     const StepOutcome outcome = session_.trainer->step();
     const Timeline& timeline = outcome.result.timeline;
-    const std::array<std::int64_t, n_told> own{
-        makespan(timeline).count(),      timeline.device_memory.peak.value,
-        timeline.host_memory.peak.value, nanoseconds(outcome.result.began) - skew.count(),
-        allocated_memory().value,        resident_memory().value,
-        usage().reserved.value};
+    const MemoryUsage usage = session_.trainer->state().device->usage();
+    const std::array<std::int64_t, n_told> own{makespan(timeline).count(),
+                                               timeline.device_memory.peak.value,
+                                               timeline.host_memory.peak.value,
+                                               nanoseconds(outcome.result.began) - skew.count(),
+                                               allocated_memory(usage).value,
+                                               resident_memory().value,
+                                               usage.reserved.value};
     const std::vector<std::int64_t> all = session_.world->gather(own);
     if (!first_began_) first_began_ = all[3];
     if (request_.record_steps.contains(outcome.step))
@@ -185,11 +188,10 @@ class Run {
                    outcome.attention_ratio,
                    timeline.device_memory.peak,
                    timeline.host_memory.peak,
-                   usage().reserved};
+                   usage.reserved};
+    metrics.beside_memory = usage.beside;
     return metrics;
   }
-
-  MemoryUsage usage() const { return session_.trainer->state().device->usage(); }
 
   StepMetrics metrics_of(const StepOutcome& outcome, const std::vector<std::int64_t>& all) const {
     StepMetrics metrics;
@@ -211,7 +213,6 @@ class Run {
     metrics.time = to_seconds(longest);
     metrics.tokens_per_device_s = plan().tokens_per_device() / metrics.time.value;
     metrics.mfu = mfu_of(plan(), metrics.time);
-    metrics.beside_memory = usage().beside;
     metrics.traffic = account(schedule(), outcome.result.timeline).traffic;
     metrics.peak_by_category = outcome.result.timeline.device_memory.by_category;
     return metrics;

@@ -61,6 +61,19 @@ TEST(PackFeed, GivesEachEpochAnOrderOfItsOwnOverAllPacks) {
     for (const auto& epoch : {first, second}) EXPECT_THAT(epoch, testing::Contains(packs->pack(i)));
 }
 
+TEST(PackFeed, DoesNotGivePacksOfOneLongDocumentOneAfterTheOther) {
+  auto documents = std::make_shared<TokensInMemory<std::int32_t>>();
+  for (int i = 0; i < 400; ++i) documents->append(i);
+  const auto packs =
+      std::make_shared<const Packs>(documents, PackingChoices{8, 8, PackLevel::hard, 1}, 1000);
+  PackFeed feed(packs, {{1, 1, 1}, true, PackLevel::hard});
+  int n_neighbours = 0;
+  const std::vector<Pack> all = take(feed, 0, packs->size());
+  for (std::size_t i = 1; i < all.size(); ++i)
+    n_neighbours += all[i].tokens[0] == all[i - 1].tokens[0] + 8 ? 1 : 0;
+  EXPECT_LT(n_neighbours, packs->size() / 4);
+}
+
 // Ranks that run at once wait for the one with most attention.
 TEST(PackFeed, GroupsPacksOfLikeAttention) {
   const auto packs = packs_of_many_lengths(PackLevel::soft, 2000);

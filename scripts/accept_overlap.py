@@ -3,7 +3,7 @@ gather, or one all-to-all, takes 0.25, 0.5 and 1 times a layer's forward compute
 cores.
 
 Of each link a profile is measured over it, plans with and without overlap are predicted by that profile and
-run over it in turn. Writes tests/accuracy/overlap.json, on which tests/accuracy asserts. Uses only the
+run over it in turn. Writes tests/accuracy/overlap.json, on which tests/accuracy asserts, and renews README's row. Uses only the
 standard library. XT_BUILD=FOLDER takes the programs from another build folder.
 """
 
@@ -18,9 +18,12 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests/accuracy"))
+import executor_facts  # noqa: E402
+
 BUILD = ROOT / os.environ.get("XT_BUILD", "build/release")
 XT_PLAN, XT_RUN = BUILD / "planner/cli/xt-plan", BUILD / "executor/cli/xt-run"
-TABLE = ROOT / "tests/accuracy/overlap.json"
+TABLE = executor_facts.OVERLAP
 SEED, PORT, STEPS, RECORDED, ROUNDS = 20261130, 29777, 8, "3-8", 2
 SHARES = (0.25, 0.5, 1.0)  # of a layer's compute that one exchange takes
 HOSTS = ("xt_host_0", "xt_host_1")
@@ -250,6 +253,7 @@ def main():
             rows += [accept(hosts, name, experiment, share, folder, data, compute_s) for share in SHARES]
     table = {"schema": "xt.acceptance/1", "command": "scripts/accept.sh overlap", "rows": rows}
     TABLE.write_text(json.dumps(table, indent=1) + "\n")
+    executor_facts.renew_readme()
     return 0
 
 

@@ -2,7 +2,7 @@
 weights, packs, precision, ranks, threads, recompute and update rule, and the same losses. The peer's
 implementation of experts is the fastest of those that transformers has for this machine.
 
-Writes tests/accuracy/bench_executor.json, on which tests/accuracy asserts. XT_BUILD=FOLDER takes the
+Writes tests/accuracy/bench_executor.json, on which tests/accuracy asserts, and renews README's section. XT_BUILD=FOLDER takes the
 programs from another build folder.
 """
 
@@ -10,7 +10,6 @@ import argparse
 import json
 import os
 import pathlib
-import platform
 import random
 import socket
 import statistics
@@ -19,10 +18,13 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests/accuracy"))
+import executor_facts  # noqa: E402
+
 BUILD = ROOT / os.environ.get("XT_BUILD", "build/release")
 XT_PLAN, XT_RUN = BUILD / "planner/cli/xt-plan", BUILD / "executor/cli/xt-run"
 PEER = ROOT / ".venv/peer"  # the transformers of the peer, newer than the one of the tests
-TABLE = ROOT / "tests/accuracy/bench_executor.json"
+TABLE = executor_facts.BENCH
 # batched_mm, the third, copies a weight per token and product: gigabytes a layer at this size.
 IMPLEMENTATIONS = ("eager", "grouped_mm")
 SEED, RANKS, PACK, PACKS_PER_RANK, LEARNING_RATE = 20261130, 2, 1024, 1, 1e-3
@@ -186,6 +188,11 @@ def text_of(row):
     return "\n".join(lines)
 
 
+def has_bf16_instructions():
+    flags = pathlib.Path("/proc/cpuinfo").read_text().split()
+    return "avx512_bf16" in flags or "amx_bf16" in flags
+
+
 def main():
     parser = argparse.ArgumentParser(prog="scripts/bench_executor.sh")
     parser.add_argument("--steps", type=int, default=4)
@@ -204,9 +211,10 @@ def main():
     if not arguments.dry:
         table = {"schema": "xt.acceptance/1", "command": "scripts/bench_executor.sh", "ranks": RANKS, "threads": 1,
                  "pack_length": PACK, "packs_per_rank": PACKS_PER_RANK, "steps": arguments.steps,
-                 "rounds": arguments.rounds, "model": MODEL, "machine": platform.processor() or platform.machine(),
+                 "rounds": arguments.rounds, "model": MODEL, "has_bf16_instructions": has_bf16_instructions(),
                  "torch": torch.__version__, "rows": rows}
         TABLE.write_text(json.dumps(table, indent=1) + "\n")
+        executor_facts.renew_readme()
     return 0
 
 

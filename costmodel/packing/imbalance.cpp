@@ -1,6 +1,7 @@
 #include "costmodel/packing/imbalance.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "costmodel/diagnostics/check.h"
@@ -50,6 +51,22 @@ LoadSummary summary(std::span<const MicroStepLoad> loads, RankLoad MicroStepLoad
   return result;
 }
 
+// The packs that a rank takes through the layers at once, as one; in the order of `order`, so that
+// each row of `ranks` is a micro-step.
+std::vector<PackLayout> joined(std::span<const PackLayout> packs,
+                               std::span<const std::uint32_t> order, const Takers& takers) {
+  const auto ranks = static_cast<std::size_t>(takers.ranks);
+  const auto together = static_cast<std::size_t>(takers.together);
+  std::vector<PackLayout> result(order.size() / together);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    PackLayout& into = result[i / (ranks * together) * ranks + i % ranks];
+    const PackLayout& pack = packs[order[i]];
+    into.samples.insert(into.samples.end(), pack.samples.begin(), pack.samples.end());
+    into.tokens += pack.tokens;
+  }
+  return result;
+}
+
 }  // namespace
 
 std::vector<MicroStepLoad> micro_step_loads(std::span<const PackLayout> packs,
@@ -70,9 +87,17 @@ std::vector<MicroStepLoad> micro_step_loads(std::span<const PackLayout> packs,
 }
 
 Imbalance imbalance(std::span<const PackLayout> packs, std::span<const std::uint32_t> order,
-                    std::int64_t ranks, std::int64_t packs_per_rank) {
+                    const Takers& takers) {
+  const auto& [ranks, packs_per_rank, together] = takers;
   XT_CHECK(packs_per_rank >= 1 && std::ssize(order) % (ranks * packs_per_rank) == 0, order.size(),
            ranks, packs_per_rank);
+  XT_CHECK(together >= 1 && packs_per_rank % together == 0, packs_per_rank, together);
+  if (together > 1) {
+    const std::vector<PackLayout> all = joined(packs, order, takers);
+    std::vector<std::uint32_t> as_they_are(all.size());
+    std::iota(as_they_are.begin(), as_they_are.end(), 0u);
+    return imbalance(all, as_they_are, {ranks, packs_per_rank / together, 1});
+  }
   const std::vector<MicroStepLoad> loads = micro_step_loads(packs, order, ranks);
   const auto per_rank = static_cast<std::size_t>(packs_per_rank);
   return {loads.size(), summary(loads, &MicroStepLoad::squared_lengths, per_rank),

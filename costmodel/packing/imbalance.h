@@ -73,12 +73,20 @@ struct Imbalance {
   bool operator==(const Imbalance&) const = default;
 };
 
-/// How unequal `packs` are when they are dealt in `order` to `ranks`, each taking `packs_per_rank`
-/// a step one after the other.
+/// Which ranks take packs, how many each in a step, and how many of these go through the layers in
+/// lock-step, as if they were one.
+struct Takers {
+  std::int64_t ranks = 1;
+  std::int64_t packs_per_rank = 1;
+  std::int64_t together = 1;
+};
+
+/// How unequal `packs` are when they are dealt in `order` to `takers`, who take them one after the
+/// other, or several together.
 ///
 /// Assumes: the order's length is a multiple of ranks · packs_per_rank, as `grouped_order` and
-///          `plain_order` return it
+///          `plain_order` return it; packs_per_rank is a multiple of `together`
 Imbalance imbalance(std::span<const PackLayout> packs, std::span<const std::uint32_t> order,
-                    std::int64_t ranks, std::int64_t packs_per_rank);
+                    const Takers& takers);
 
 }  // namespace xt

@@ -76,7 +76,8 @@ class DryRun {
   void add_balance(const DealOptions& deal) {
     const std::vector<PackLayout>& packs = inputs_.packs->layouts();
     const auto slowest = [&](const std::vector<std::uint32_t>& order) {
-      return imbalance(packs, order, deal.ranks, deal.packs_per_rank).squared_lengths.imbalance();
+      const Takers takers{deal.ranks, deal.packs_per_rank, plan().intra_layer_micro_batches};
+      return imbalance(packs, order, takers).squared_lengths.imbalance();
     };
     const double grouped = slowest(grouped_order(grouping_keys(packs, plan().pack_level), deal));
     const double plain = slowest(plain_order(packs.size(), deal));

@@ -86,7 +86,7 @@ class CachingAllocator final : public c10::Allocator {
     header->mark = live_mark;
     header->space = this_space;
     header->category = this_category;
-    count(*header, static_cast<std::int64_t>(requested));
+    usage_.take(header->space, header->category, Bytes(static_cast<std::int64_t>(requested)));
     void* data = header + 1;
     ASAN_POISON_MEMORY_REGION(data, wanted.bytes);  // what was not asked for may not be touched
     ASAN_UNPOISON_MEMORY_REGION(data, requested);
@@ -111,7 +111,7 @@ class CachingAllocator final : public c10::Allocator {
 
   void reset_peak() {
     const std::scoped_lock lock(mutex_);
-    for (SpaceUsage& space : usage_.spaces) set_peak(space);
+    usage_.reset_peak();
   }
 
  private:
@@ -122,7 +122,8 @@ class CachingAllocator final : public c10::Allocator {
     XT_CHECK(header->mark == live_mark, header->mark);
     header->mark = 0;
     ASAN_POISON_MEMORY_REGION(header + 1, header->requested);
-    count(*header, -static_cast<std::int64_t>(header->requested));
+    usage_.give_back(header->space, header->category,
+                     Bytes(static_cast<std::int64_t>(header->requested)));
     header->next_free = free_[header->size_class];
     free_[header->size_class] = header;
   }
@@ -131,20 +132,6 @@ class CachingAllocator final : public c10::Allocator {
     const std::optional<Bytes>& limit = limits_[static_cast<std::size_t>(this_space)];
     if (limit && usage_.of(this_space).current + asked > *limit)
       throw beyond_limit(asked, *limit, this_space, this_category, usage_);
-  }
-
-  static void set_peak(SpaceUsage& space) {
-    space.peak = space.current;
-    space.by_category_at_peak = space.by_category;
-  }
-
-  void count(const Header& header, std::int64_t bytes) {
-    SpaceUsage& space = usage_.spaces[static_cast<std::size_t>(header.space)];
-    space.current += Bytes(bytes);
-    space.by_category[static_cast<std::size_t>(header.category)] += Bytes(bytes);
-    usage_.n_live += bytes > 0 ? 1 : -1;
-    if (bytes > 0) ++usage_.n_allocations;
-    if (space.current > space.peak) set_peak(space);
   }
 
   /// A free block of the class, else a new one.

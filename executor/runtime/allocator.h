@@ -26,6 +26,17 @@ struct SpaceUsage {
   Bytes of(MemoryCategory category) const {
     return by_category[static_cast<std::size_t>(category)];
   }
+  /// Counts bytes of `category` that are allocated, or freed where they are negative.
+  void add(MemoryCategory category, Bytes bytes) {
+    current += bytes;
+    by_category[static_cast<std::size_t>(category)] += bytes;
+    if (current > peak) reset_peak();
+  }
+  /// Makes the peak what is held now.
+  void reset_peak() {
+    peak = current;
+    by_category_at_peak = by_category;
+  }
 };
 
 /// What all spaces hold, and what the allocator holds of the system for them.
@@ -39,6 +50,21 @@ struct MemoryUsage {
 
   /// The usage of `space`.
   const SpaceUsage& of(Space space) const { return spaces[static_cast<std::size_t>(space)]; }
+  /// Counts an allocation.
+  void take(Space space, MemoryCategory category, Bytes bytes) {
+    spaces[static_cast<std::size_t>(space)].add(category, bytes);
+    ++n_live;
+    ++n_allocations;
+  }
+  /// Counts that an allocation is freed.
+  void give_back(Space space, MemoryCategory category, Bytes bytes) {
+    spaces[static_cast<std::size_t>(space)].add(category, Bytes(-bytes.value));
+    --n_live;
+  }
+  /// Makes the peak of every space what it holds now.
+  void reset_peak() {
+    for (SpaceUsage& space : spaces) space.reset_peak();
+  }
 };
 
 /// Makes every ATen allocation of this process go through the caching, counting allocator.

@@ -19,11 +19,10 @@ class MemoryCounters : public std::enable_shared_from_this<MemoryCounters> {
   c10::DataPtr counted(c10::DataPtr memory, Space space, MemoryCategory category, Bytes bytes);
 
   [[nodiscard]] const MemoryUsage& usage() const { return usage_; }
-  void reset_peak();
+  void reset_peak() { usage_.reset_peak(); }
 
  private:
   struct Allocation;
-  void count(Space space, MemoryCategory category, Bytes bytes);
 
   MemoryUsage usage_;
 };

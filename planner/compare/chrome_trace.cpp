@@ -18,10 +18,8 @@ constexpr auto step_thread = static_cast<std::int64_t>(n_lanes);
 
 constexpr const char* clock_text =
     "rank 0's steady clock, from the earliest recorded step on. Ranks of one host share that "
-    "clock; "
-    "between hosts a rank's is moved by its distance from rank 0's, estimated before the first "
-    "step "
-    "from rounds of messages (Cristian 1989) and taken not to drift";
+    "clock; between hosts a rank's is moved by its distance from rank 0's, estimated before the "
+    "first step from rounds of messages (Cristian 1989) and taken not to drift";
 
 double microseconds(Duration duration) { return static_cast<double>(duration.count()) * 1e-3; }
 

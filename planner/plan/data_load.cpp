@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "costmodel/packing/deal.h"
 #include "costmodel/packing/imbalance.h"
@@ -47,28 +46,11 @@ double cut_ratio(const std::vector<std::int64_t>& lengths, std::int64_t pack_len
   return cut / all;
 }
 
-// The packs that a rank takes through the layers at once, as one; in the order of `order`, so that
-// each row of `ranks` is a micro-step.
-std::vector<PackLayout> joined(const std::vector<PackLayout>& packs,
-                               const std::vector<std::uint32_t>& order, const Strategy& strategy) {
-  const auto ranks = static_cast<std::size_t>(strategy.data_parallel());
-  const auto together = static_cast<std::size_t>(strategy.intra_layer_micro_batches);
-  std::vector<PackLayout> result(order.size() / together);
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    PackLayout& into = result[i / (ranks * together) * ranks + i % ranks];
-    const PackLayout& pack = packs[order[i]];
-    into.samples.insert(into.samples.end(), pack.samples.begin(), pack.samples.end());
-    into.tokens += pack.tokens;
-  }
-  return result;
-}
-
 LoadSummary squared_lengths(const std::vector<PackLayout>& packs,
                             const std::vector<std::uint32_t>& order, const Strategy& strategy) {
-  const std::vector<PackLayout> groups = joined(packs, order, strategy);
-  std::vector<std::uint32_t> as_they_are(groups.size());
-  std::iota(as_they_are.begin(), as_they_are.end(), 0u);
-  return imbalance(groups, as_they_are, strategy.data_parallel(), strategy.gradient_accumulation)
+  return imbalance(packs, order,
+                   {strategy.data_parallel(), strategy.packs_per_rank(),
+                    strategy.intra_layer_micro_batches})
       .squared_lengths;
 }
 

@@ -29,8 +29,8 @@ Both both(const LengthDistribution& distribution, PackLevel level, std::uint64_t
   const auto packs = pack_samples(lengths, {pack_length, level, seed});
   const auto grouped = grouped_order(grouping_keys(packs, level), options);
   const auto plain = plain_order(packs.size(), options);
-  return {imbalance(packs, grouped, options.ranks, options.packs_per_rank),
-          imbalance(packs, plain, options.ranks, options.packs_per_rank)};
+  return {imbalance(packs, grouped, {options.ranks, options.packs_per_rank}),
+          imbalance(packs, plain, {options.ranks, options.packs_per_rank})};
 }
 
 TEST(MicroStepLoads, TakeMeanAndLargestOfEachGroup) {
@@ -45,7 +45,7 @@ TEST(MicroStepLoads, TakeMeanAndLargestOfEachGroup) {
 TEST(Imbalance, AveragesOverMicroSteps) {
   const auto packs = packs_of({10, 20, 30, 40});
   const std::vector<std::uint32_t> order = {3, 0, 1, 2};
-  const Imbalance result = imbalance(packs, order, 2, 2);
+  const Imbalance result = imbalance(packs, order, {2, 2});
   EXPECT_EQ(result.n_micro_steps, 2U);
   EXPECT_EQ(result.squared_lengths.mean, 750);
   EXPECT_EQ(result.squared_lengths.mean_of_largest, 1250);
@@ -62,14 +62,26 @@ TEST(Imbalance, TakesTheSmallestValueThatCoversAShareAsItsQuantile) {
     lengths.push_back(i + 1);
     order.push_back(39 - i);
   }
-  const Imbalance result = imbalance(packs_of(lengths), order, 1, 1);
+  const Imbalance result = imbalance(packs_of(lengths), order, {1, 1});
   EXPECT_EQ(result.tokens.micro_steps, (Quantiles{2, 20, 38, 40}));
   EXPECT_EQ(result.tokens.micro_steps, result.tokens.steps);
   EXPECT_EQ(result.tokens.imbalance(), 1);
 }
 
+// Two ranks with two packs each in lock-step: 9 + 1 against 4 + 16, and not 9 against 4 and then 1
+// against 16.
+TEST(Imbalance, TakesPacksInLockStepAsOne) {
+  const std::vector<std::int64_t> lengths{3, 2, 1, 4};
+  const std::vector<std::uint32_t> order{0, 1, 2, 3};
+  const Imbalance result = imbalance(packs_of(lengths), order, {2, 2, 2});
+  EXPECT_EQ(result.n_micro_steps, 1u);
+  EXPECT_EQ(result.squared_lengths.mean_of_largest, 20);
+  EXPECT_EQ(result.squared_lengths.mean, 15);
+  EXPECT_EQ(result.tokens.mean_of_largest, 6);
+}
+
 TEST(Imbalance, OfNothingIsNone) {
-  const Imbalance result = imbalance({}, {}, 4, 2);
+  const Imbalance result = imbalance({}, {}, {4, 2});
   EXPECT_EQ(result, Imbalance{});
   EXPECT_EQ(result.squared_lengths.imbalance(), 1);
 }
@@ -100,7 +112,7 @@ TEST(Imbalance, GrowsWithTheSpreadOfLengthsAndTheNumberOfRanks) {
     const auto lengths = draw_lengths({LogNormalLength{800, sigma}}, 16'000, 16'384, 1);
     const auto packs = pack_samples(lengths, {16'384, PackLevel::soft, 1});
     const auto order = plain_order(packs.size(), {ranks, 1, 1});
-    return imbalance(packs, order, ranks, 1).squared_lengths.imbalance();
+    return imbalance(packs, order, {ranks, 1}).squared_lengths.imbalance();
   };
   EXPECT_LT(plain(0.3, 16), plain(0.8, 16));
   EXPECT_LT(plain(0.8, 16), plain(1.3, 16));

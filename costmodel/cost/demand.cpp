@@ -61,8 +61,8 @@ double axis_value(const Pricing& pricing, std::string_view axis) {
 }  // namespace
 
 Demand demand(const Work& work, const Bindings& bindings, const GroupShape& group,
-              const Profile& profile) {
-  const Pricing pricing = {work, bindings, group, profile};
+              const Profile& profile, std::int64_t peers) {
+  const Pricing pricing = {work, bindings, group, profile, peers};
   Demand demand = class_demand(pricing);
   const KernelClass of = kernel_class(work.kernel);
   const double n_calls = calls(work, bindings);

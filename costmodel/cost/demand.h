@@ -51,12 +51,13 @@ struct Demand {
   }
 };
 
-/// The demand of `work` under `bindings`; `group` is the one that work.group names.
+/// The demand of `work` under `bindings`; `group` is the one that work.group names, and `peers` the
+/// ranks that wait for each other in every step, of which this one is the slowest.
 ///
 /// Assumes: profile.peak(work.dtype) exists for matrix and attention kernels, and
 ///          covers(profile, group) for collectives; planning checks both
 Demand demand(const Work& work, const Bindings& bindings, const GroupShape& group,
-              const Profile& profile);
+              const Profile& profile, std::int64_t peers = 1);
 
 /// The time `demand` takes with nothing beside it: latency + max(busy).
 ///

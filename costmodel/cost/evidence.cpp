@@ -26,6 +26,7 @@ Numbers rates_of_products(const Profile& profile, DType dtype) {
   add_peak(numbers, profile, dtype);
   if (profile.sustained_clock)
     numbers.push_back({"sustained_clock", profile.sustained_clock->from});
+  if (profile.clock_spread) numbers.push_back({"clock_spread", profile.clock_spread->from});
   return numbers;
 }
 

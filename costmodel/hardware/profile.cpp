@@ -7,6 +7,7 @@
 #include "costmodel/diagnostics/nearest.h"
 #include "costmodel/document/shape.h"
 #include "costmodel/document/writer.h"
+#include "costmodel/units/normal.h"
 
 namespace xt {
 namespace {
@@ -94,6 +95,7 @@ void check_positive(const Profile& profile, Reader& reader) {
   above_zero("matmul.base.value", profile.matmul.base.value);
   above_zero("grouped_matmul.base.value", profile.grouped_matmul.base.value);
   if (profile.sustained_clock) above_zero("sustained_clock.value", profile.sustained_clock->value);
+  if (profile.clock_spread) above_zero("clock_spread.value", profile.clock_spread->value);
   if (profile.vector) above_zero("vector.value", profile.vector->value.value);
   if (profile.scale_out) above_zero("scale_out.value", profile.scale_out->value.value);
   if (profile.host_memory_bandwidth)
@@ -184,6 +186,12 @@ Kernel without_addition(Kernel kernel) {
 }  // namespace
 
 // A product that adds is as fast as one that does not, where it was not measured.
+double slowest_clock(const Profile& profile, std::int64_t peers) {
+  const double average = profile.sustained_clock ? profile.sustained_clock->value : 1;
+  const double spread = profile.clock_spread ? profile.clock_spread->value : 0;
+  return average * (1 - spread * largest_normal_of(peers));
+}
+
 const KernelEfficiency* measured(const Profile& profile, Kernel kernel, DType dtype) {
   const KernelEfficiency* of_any_dtype = nullptr;
   for (const KernelEfficiency& candidate : profile.kernels) {

@@ -146,6 +146,8 @@ struct Profile {
   Sourced<Seconds> latency;
   /// What clocks under a training's load leave of rates that products reach in short runs.
   std::optional<Sourced<double>> sustained_clock;
+  /// Standard deviation of that clock between devices of one kind, as a share of it.
+  std::optional<Sourced<double>> clock_spread;
   MatmulEfficiency matmul;
   GroupedMatmulEfficiency grouped_matmul;
   AttentionEfficiency attention;
@@ -217,6 +219,8 @@ void Profile::describe_efficiency(Archive& archive) {
   archive.field("latency", latency, "Time of a kernel whatever its size");
   archive.field("sustained_clock", sustained_clock,
                 "Clock of products under a training's load over that of short runs");
+  archive.field("clock_spread", clock_spread,
+                "Standard deviation of that clock between devices, as a share of it");
   archive.field("matmul", matmul, "Matrix products");
   archive.field("grouped_matmul", grouped_matmul, "Matrix products grouped by expert");
   archive.field("attention", attention, "Causal attention, forward");
@@ -242,6 +246,15 @@ std::vector<ProvenanceEntry> provenances(const Profile& profile);
 
 /// The calibrated factor on the time of `kernel`; one where nothing was fitted.
 double scale(const Profile& profile, Kernel kernel);
+
+/// The clock of products under load, over that of short runs, of the slowest of `peers` devices:
+/// the others wait for it in every step. One where the profile states neither.
+///
+///   sustained_clock · (1 − clock_spread · largest of `peers` normal draws)
+///
+/// Assumes: short runs were taken on an average device
+/// Source:  derived; the largest of draws as in costmodel/units/normal.h
+double slowest_clock(const Profile& profile, std::int64_t peers);
 
 /// The measured efficiency of `kernel` in `dtype`, or null.
 const KernelEfficiency* measured(const Profile& profile, Kernel kernel, DType dtype);

@@ -79,7 +79,8 @@ Prices price(const Schedule& schedule, const Bindings& bindings, const Profile& 
   prices.computes_inline = profile.compute_issue == ComputeIssue::inlined;
   prices.demands.reserve(schedule.works.size());
   for (const Work& work : schedule.works)
-    prices.demands.push_back(demand(work, bindings, schedule.group(work.group), profile));
+    prices.demands.push_back(
+        demand(work, bindings, schedule.group(work.group), profile, schedule.ranks));
   return prices;
 }
 

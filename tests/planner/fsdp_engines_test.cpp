@@ -129,6 +129,26 @@ TEST(AttentionKernel, ChangesTheTimeOfAttentionOnly) {
   }
 }
 
+// A plan's ranks wait for the slowest of them, those of other stages too.
+TEST(ClockSpread, CountsAllRanksOfAPlan) {
+  const Flags stages = {{"pipeline_parallel", "4"}, {"gradient_accumulation", "4"}};
+  for (const Flags& flags : {llama, with(llama, stages)}) {
+    Plan plan = test::plan_of(flags);
+    const Estimate spread = estimate(plan);
+    const double slowest = slowest_clock(plan.profile, plan.strategy.ranks);
+    plan.profile.clock_spread.reset();
+    const Estimate alike = estimate(plan);
+    for (std::size_t i = 0; i < alike.schedule.works.size(); ++i) {
+      const bool is_product = kernel_class(alike.schedule.works[i].kernel) == KernelClass::matrix;
+      EXPECT_NEAR(alike.prices.demands[i].on(Resource::matrix).value,
+                  spread.prices.demands[i].on(Resource::matrix).value *
+                      (is_product ? slowest / plan.profile.sustained_clock->value : 1),
+                  1e-12);
+    }
+    EXPECT_GT(spread.account.step.value, alike.account.step.value);
+  }
+}
+
 TEST(SustainedClock, StretchesProductsOnly) {
   Plan plan = test::plan_of(llama);
   const Estimate before = estimate(plan);

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Checks --device cuda on one GPU: kernels against autograd, losses against the CPU's, and predicted
-# against measured time, MFU and memory of a model of 285M parameters with swap on and off.
+# Checks --device cuda on one GPU: kernels against autograd, losses against the CPU's, the GPU's own
+# profile, and predicted against measured time, MFU and memory of a model of 285M parameters with swap on
+# and off.
 #   scripts/gpu_check.sh pack FOLDER   a stripped build in FOLDER, at most 40 MiB, to take to a GPU
 #   gpu_check.sh run OUT               from there or here; XT_TORCH_ROOT is that machine's torch. Writes
 #                                      at most 6 files to OUT; exit code 1 without a GPU
@@ -68,8 +69,8 @@ check() {
   "$run" devices
   if [[ $device == cuda ]]; then
     heading "kernels against autograd"
-    if "$kernels" cuda >"$out/kernels.txt" 2>&1; then tail -n 1 "$out/kernels.txt"; else
-      tail -n 20 "$out/kernels.txt"
+    if "$kernels" cuda >"$work/kernels.txt" 2>&1; then tail -n 1 "$work/kernels.txt"; else
+      tail -n 60 "$work/kernels.txt"
       failed=yes
     fi
   fi
@@ -80,11 +81,17 @@ check() {
     { off = ($1 - $2) / $1; if (off < 0) off = -off; print $1, $2; if (off > 1e-4) bad = 1 }
     END { exit bad }' || failed=yes
   config >"$work/config.json"
+  heading "a profile of this $device"
+  "$run" measure --device "$device" --quick --bf16 --name measured --out "$out/profile.yaml" --force || failed=yes
   for swap in none all; do
     heading "a model of 285M parameters on a GPU, in bf16, swap $swap"
-    train "swap_$swap" "$device" 10 6-9 --model "$work/config.json" --compute-dtype bf16 \
-      --pack-length "$pack_length" --sample-length "$sample_length" --swap "$swap" --recompute all
+    local flags=(--model "$work/config.json" --compute-dtype bf16 --pack-length "$pack_length"
+      --sample-length "$sample_length" --swap "$swap" --recompute all)
+    train "swap_$swap" "$device" 10 6-9 "${flags[@]}"
     "$plan" compare "$work/swap_$swap" --trace "$work/swap_$swap.trace.json" --force
+    echo "by the profile that was just measured:"
+    "$plan" estimate --machine "$out/profile.yaml" --devices 1 --engine xt_run "${flags[@]}" | grep 'a step,' ||
+      failed=yes
     cp "$work/swap_$swap/measured.jsonl" "$out/swap_$swap.measured.jsonl"
     cp "$work/swap_$swap/metrics.jsonl" "$out/swap_$swap.metrics.jsonl"
   done

@@ -48,7 +48,7 @@ struct TrainOptions {
 ExitCode train_command(const TrainOptions& options, RunSession& session);
 
 /// Reads and checks all that a run of `n_ranks` ranks would read, and says what it would do: 1 if
-/// this host has too little memory for it. Starts and writes nothing.
+/// this host or its devices have too little memory for it. Starts and writes nothing.
 ///
 /// Throws: InputError; std::exception
 ExitCode dry_run(const TrainOptions& options, const RunRequest& request, int n_ranks);

@@ -1,11 +1,15 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
+#include "costmodel/ir/memory.h"
 #include "costmodel/packing/imbalance.h"
 #include "costmodel/report/table.h"
 #include "costmodel/units/format.h"
 #include "executor/cli/commands.h"
+#include "executor/devices/device_choice.h"
 #include "executor/launch/threads.h"
 #include "executor/observe/run_record.h"
 #include "executor/observe/xtuner_log.h"
@@ -25,12 +29,12 @@ class DryRun {
 
   ExitCode answer() {
     add_plan();
-    const bool fits = add_memory();
+    const bool fits_host = add_memory(), fits_device = add_device_memory();
     add_data();
     add_start();
     add_outputs();
     print();
-    return fits ? ExitCode::yes : ExitCode::no;
+    return fits_host && fits_device ? ExitCode::yes : ExitCode::no;
   }
 
  private:
@@ -50,7 +54,7 @@ class DryRun {
   /// Whether this host has as much as the ranks are predicted to take.
   bool add_memory() {
     if (!plan().prediction) return true;
-    Bytes rank(plan().prediction->peak_memory_bytes);
+    Bytes rank = has_devices() ? peak_of(Space::host) : Bytes(plan().prediction->peak_memory_bytes);
     if (request_.checkpoints.every > 0) rank += snapshot_bytes(inputs_.plan.schedule);
     if (const std::optional<std::int64_t> limit = plan().host_memory_bytes)
       add("host memory", fmt::format("{} a rank, of {} that the plan allows",
@@ -61,6 +65,29 @@ class DryRun {
     const bool fits = all <= physical_memory();
     add("memory", fmt::format("~{} a rank, ~{} of {} on this host: {}", format(rank), format(all),
                               format(physical_memory()), fits ? "fits" : "does not fit"));
+    return fits;
+  }
+
+  [[nodiscard]] bool has_devices() const { return request_.device == DeviceChoice::cuda; }
+
+  /// Of one rank's buffers; what kernels take beside them is not known.
+  [[nodiscard]] Bytes peak_of(Space space) const {
+    const Schedule& schedule = inputs_.plan.schedule;
+    return memory_peaks(schedule, assumed_bindings(schedule))[static_cast<std::size_t>(space)].peak;
+  }
+
+  /// Whether the devices of this host's ranks have as much as each is predicted to take.
+  bool add_device_memory() {
+    if (!has_devices()) return true;
+    const std::vector<DeviceFacts> devices = cuda_devices().devices;
+    const auto least = std::min_element(
+        devices.begin(), devices.begin() + n_ranks_,
+        [](const DeviceFacts& a, const DeviceFacts& b) { return a.memory < b.memory; });
+    const Bytes rank = peak_of(Space::device);
+    const bool fits = rank <= least->memory;
+    add("device memory",
+        fmt::format("~{} a rank in buffers, of {} of {}: {}", format(rank), format(least->memory),
+                    least->name, fits ? "fits" : "does not fit"));
     return fits;
   }
 

@@ -23,6 +23,9 @@ namespace {
 
 using namespace xt;  // NOLINT(google-build-using-namespace): a main has no namespace of its own
 
+constexpr const char* device_help =
+    "cpu, cuda, or cpu-aten: the kernels of GPUs on the CPU (default cpu)";
+
 struct Arguments {
   TrainOptions train;
   MeasureOptions measure;
@@ -36,9 +39,9 @@ void describe_measure(CLI::App& measure, MeasureOptions& options) {
   measure.add_option("--nproc", options.n_ranks, "Ranks that measure at once (default 1)");
   measure.add_option("--threads", options.threads,
                      "Threads per rank (default: a share of the cores)");
-  measure.add_flag_callback(
-      "--quick", [&options] { options.coverage = Coverage::quick; },
-      "A minute, and the sizes of small models only");
+  measure.add_flag("--quick", options.is_quick,
+                   "A minute; on a CPU the sizes of small models only");
+  measure.add_option("--device", options.device, device_help);
   measure.add_flag("--bf16", options.has_bf16,
                    "Also kernels in bf16, for plans with --compute-dtype bf16");
   measure.add_flag("--force", options.may_overwrite, "Overwrite the profile");
@@ -70,8 +73,7 @@ void describe(CLI::App& app, Arguments& arguments) {
                     "Ranks to start on this host (default: the plan's)");
   train->add_option("--threads", options.threads,
                     "Threads per rank (default: a share of the cores)");
-  train->add_option("--device", options.device,
-                    "cpu, cuda, or cpu-aten: the kernels of GPUs on the CPU (default cpu)");
+  train->add_option("--device", options.device, device_help);
   train->add_option("--record-steps", options.record_steps,
                     "Steps to write to measured.jsonl, such as 3 or 3-5,8");
   train->add_option("--weights", options.weights, "Safetensors to start from (default: drawn)");

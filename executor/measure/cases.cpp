@@ -16,7 +16,10 @@ using Row = std::vector<std::int64_t>;
 using Grid = std::vector<Row>;  // per axis, the values along it
 
 // A call longer than this only repeats what shorter ones say.
-double largest_call_flops(Coverage coverage) { return coverage == Coverage::quick ? 3e9 : 5e9; }
+double largest_call_flops(Coverage coverage) {
+  if (coverage == Coverage::large) return 5e12;
+  return coverage == Coverage::quick ? 3e9 : 5e9;
+}
 
 Work work_of(Kernel kernel, DType dtype, const Row& extents) {
   Work work{kernel, dtype, Group::none, {}};
@@ -61,39 +64,45 @@ struct Plan {
   Grid quick;
   Grid full;
   Extents extents = as_given;
+  Grid large = {};  // none: grown from the full one
 };
 
 std::vector<Plan> products() {
   const Grid quick = {{256, 1024, 4096}, {8, 128, 256, 2048}, {256, 1024}};
   const Grid full = {{64, 256, 1024, 4096}, {8, 64, 256, 1024, 4096, 32768}, {64, 256, 1024, 4096}};
+  const Grid large = {
+      {128, 512, 2048, 8192, 32768}, {128, 1024, 4096, 32768}, {128, 1024, 4096, 16384}};
   std::vector<Plan> plans;
   for (const Kernel kernel :
        {Kernel::matmul, Kernel::matmul_input_backward, Kernel::matmul_input_backward_add,
         Kernel::matmul_weight_backward, Kernel::matmul_weight_backward_add})
-    plans.push_back({kernel, {"m", "n", "k"}, {1, 8, 8}, quick, full});
-  const Grid sides = {{64, 256, 512}, {64, 256, 512}};
-  plans.push_back({Kernel::orthogonalise, {"m", "n"}, {8, 8}, sides, sides});
+    plans.push_back({kernel, {"m", "n", "k"}, {1, 8, 8}, quick, full, as_given, large});
+  const Grid sides = {{64, 256, 512}, {64, 256, 512}},
+             long_sides = {{512, 2048, 8192}, {512, 2048, 8192}};
+  plans.push_back({Kernel::orthogonalise, {"m", "n"}, {8, 8}, sides, sides, as_given, long_sides});
   return plans;
 }
 
 std::vector<Plan> grouped_products() {
   const Grid quick = {{32, 128, 512}, {256, 1024}, {256, 512}};
   const Grid full = {{4, 16, 64, 256, 1024}, {64, 256, 1024, 2048}, {64, 256, 1024}};
+  const Grid large = {{64, 256, 1024, 4096}, {512, 1024, 4096}, {512, 1024, 4096}};
   std::vector<Plan> plans;
   for (const Kernel kernel : {Kernel::grouped_matmul, Kernel::grouped_matmul_input_backward,
                               Kernel::grouped_matmul_weight_backward})
     plans.push_back(
-        {kernel, {"rows_per_expert", "n", "k"}, {4, 8, 8, 4}, quick, full, grouped_extents});
+        {kernel, {"rows_per_expert", "n", "k"}, {4, 8, 8, 4}, quick, full, grouped_extents, large});
   return plans;
 }
 
 std::vector<Plan> attentions() {
   const Grid quick = {{16, 32, 64, 128, 256, 512, 1024, 2048}, {64}};
   const Grid full = {{16, 32, 64, 128, 256, 512, 1024, 2048}, {32, 64, 128}};
+  const Grid large = {{128, 512, 1024, 2048, 4096, 8192, 16384}, {64, 128}};
   const Row smallest = {1, 1, 1, 8, 1, 1, 1};
   const std::vector<std::string> axes = {"mean_length", "D"};
-  return {{Kernel::attention, axes, smallest, quick, full, attention_extents},
-          {Kernel::attention_backward, axes, smallest, quick, full, attention_extents}};
+  return {{Kernel::attention, axes, smallest, quick, full, attention_extents, large},
+          {Kernel::attention_backward, axes, smallest, quick, full, attention_extents, large}};
 }
 
 std::vector<Plan> layer_kernels() {
@@ -232,7 +241,7 @@ bool is_affordable(const Work& work, Coverage coverage) {
   const bool is_choice = std::ranges::find(choices, work.kernel) != choices.end();
   if (is_choice && work.extents[2].code > work.extents[1].code) return false;
   return hardware_flops(work, {}).value <= largest_call_flops(coverage) &&
-         memory_traffic(work, {}).value <= largest_call_bytes;
+         memory_traffic(work, {}).value <= largest_call_bytes(coverage);
 }
 
 // Whether operands have one type whatever layers compute in.
@@ -254,14 +263,41 @@ bool has_one_type(Kernel kernel) {
   }
 }
 
+// More rows, tokens or elements, and wider ones; experts, heads and their sizes stay.
+Grid grown(const Plan& plan) {
+  Grid grid = plan.full;
+  for (std::size_t i = 0; i < plan.axes.size(); ++i) {
+    const std::string& axis = plan.axes[i];
+    const bool is_width = axis == "E" || axis == "F" || axis == "n";
+    const std::int64_t times = axis == "X" ? 1 : i == 0 ? 16 : is_width ? 4 : 1;
+    for (std::int64_t& value : grid[i]) value *= times;
+  }
+  return grid;
+}
+
+Grid grid_of(const Plan& plan, Coverage coverage) {
+  if (coverage == Coverage::quick) return plan.quick;
+  if (coverage == Coverage::full) return plan.full;
+  return plan.large.empty() ? grown(plan) : plan.large;
+}
+
+// A large machine is busy with many heads and tokens only.
+Row extents_of(const Plan& plan, const Row& place, Coverage coverage) {
+  Row extents = plan.extents(place);
+  if (coverage != Coverage::large || kernel_class(plan.kernel) != KernelClass::attention)
+    return extents;
+  constexpr std::int64_t tokens = 16384, heads = 16;
+  return {tokens, heads, heads / 2, place[1], tokens * place[0], place[0], tokens};
+}
+
 KernelCases cases_of(const Plan& plan, Coverage coverage, DType dtype) {
-  const Grid& grid = coverage == Coverage::quick ? plan.quick : plan.full;
+  const Grid grid = grid_of(plan, coverage);
   KernelCases cases{plan.kernel, {}, work_of(plan.kernel, dtype, plan.smallest), {}};
   for (std::size_t i = 0; i < plan.axes.size(); ++i)
     if (grid[i].size() > 1) cases.axes.push_back(plan.axes[i]);
   XT_CHECK(!cases.axes.empty(), name(plan.kernel));
   for (const Row& place : places(grid)) {
-    const Work work = work_of(plan.kernel, dtype, plan.extents(place));
+    const Work work = work_of(plan.kernel, dtype, extents_of(plan, place, coverage));
     if (is_affordable(work, coverage)) cases.points.push_back(work);
   }
   return cases;

@@ -12,8 +12,9 @@
 
 namespace xt {
 
-/// How much ground the grids cover, and so how long measuring takes.
-enum class Coverage : std::uint8_t { quick, full };
+/// How much ground the grids cover, and so how long measuring takes: the sizes of small models,
+/// those of what CPUs train, and those of devices of their own.
+enum class Coverage : std::uint8_t { quick, full, large };
 
 /// The sizes of one kernel.
 struct KernelCases {
@@ -24,11 +25,13 @@ struct KernelCases {
 };
 
 /// The sizes of every kernel that computes in `dtype`, which is fp32, or bf16 for those that layers
-/// run in it; no call moves more than largest_call_bytes.
+/// run in it; no call moves more than largest_call_bytes().
 std::vector<KernelCases> kernel_cases(Coverage coverage, DType dtype = DType::fp32);
 
 /// No operand list of a case is longer.
-inline constexpr std::int64_t largest_call_bytes = std::int64_t{128} << 20;
+constexpr std::int64_t largest_call_bytes(Coverage coverage) {
+  return std::int64_t{coverage == Coverage::large ? 1024 : 128} << 20;
+}
 
 /// Where `work` lies on `axes`, in the order of the axes.
 ///

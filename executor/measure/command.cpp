@@ -28,9 +28,25 @@ struct Budgets {
   double issue, kernels, memory_copies, collectives, copies, overlap;
 };
 
-Budgets budgets(Coverage coverage) {
-  if (coverage == Coverage::quick) return {2, 22, 2, 5, 2, 9};
+Budgets budgets(bool is_quick) {
+  if (is_quick) return {2, 22, 2, 5, 2, 9};
   return {4, 180, 4, 24, 6, 24};
+}
+
+bool is_on_cuda(const MeasureOptions& options) {
+  return device_choice(options.device) == DeviceChoice::cuda;
+}
+
+Coverage coverage_of(const MeasureOptions& options) {
+  if (is_on_cuda(options)) return Coverage::large;
+  return options.is_quick ? Coverage::quick : Coverage::full;
+}
+
+// Read and written memory together take half of the caches: in a step, what an op reads was partly
+// just written. A device's caches are small beside its operands: it finds nothing there.
+std::int64_t ring_bytes(const Session& session, const MeasureOptions& options) {
+  if (!is_on_cuda(options)) return cache_bytes_per_rank(session.n_ranks()) / 4;
+  return largest_call_bytes(coverage_of(options));
 }
 
 bool is_rank() { return is_launched() || process_variable("RANK").has_value(); }
@@ -41,11 +57,13 @@ int threads_of(const MeasureOptions& options) {
 
 void check(const MeasureOptions& options) {
   const int threads = threads_of(options), cores = available_cores();
+  const DeviceChoice device = device_choice(options.device);
+  if (options.n_ranks > 0) check_devices(device, options.n_ranks);
   if (options.n_ranks < 1 || threads < 1)
     throw InputError(
         fmt::format("{} ranks with {} threads each measure nothing", options.n_ranks, threads),
         "both must be at least 1");
-  if (options.n_ranks * threads > cores)
+  if (device != DeviceChoice::cuda && options.n_ranks * threads > cores)
     throw InputError(
         fmt::format("{} ranks × {} threads need {} cores, this process may use {}", options.n_ranks,
                     threads, options.n_ranks * threads, cores),
@@ -55,32 +73,32 @@ void check(const MeasureOptions& options) {
 }
 
 Measurements measure(Session& session, const MeasureOptions& options) {
-  const Budgets budget = budgets(options.coverage);
+  const Budgets budget = budgets(options.is_quick);
+  const Coverage coverage = coverage_of(options);
+  const std::int64_t largest_bytes = largest_call_bytes(coverage);
   const bool is_shown = !options.is_quiet && session.rank() == 0 && isatty(STDERR_FILENO) != 0;
   const auto plan = [&](const char* doing, double budget_s) {
     return RoundPlan{.doing = doing, .budget_s = budget_s, .is_shown = is_shown};
   };
   Measurements found;
-  found.machine = this_machine(session.n_ranks(), threads_of(options));
-  found.reserved_over_allocated = reserved_over_allocated();
+  found.machine =
+      this_machine(device_choice(options.device), session.n_ranks(), threads_of(options));
+  found.reserved_over_allocated = reserved_over_allocated(session.bench().device());
   found.issue = time_issue(session, plan("issuing", budget.issue));
   {
-    // Read and written memory together take half of the caches: in a step, what an op reads was
-    // partly just written.
-    Ring ring(largest_call_bytes, cache_bytes_per_rank(session.n_ranks()) / 4, 1);
-    found.kernels = time_kernels(session, kernel_cases(options.coverage), ring,
-                                 plan("kernels", budget.kernels));
+    Ring ring(largest_bytes, ring_bytes(session, options), 1, session.bench().place());
+    found.kernels =
+        time_kernels(session, kernel_cases(coverage), ring, plan("kernels", budget.kernels));
     if (options.has_bf16)
-      std::ranges::move(time_kernels(session, kernel_cases(options.coverage, DType::bf16), ring,
+      std::ranges::move(time_kernels(session, kernel_cases(coverage, DType::bf16), ring,
                                      plan("kernels in bf16", budget.kernels)),
                         std::back_inserter(found.kernels));
   }
   found.memory_copies =
-      time_memory_copies(session, largest_call_bytes, plan("memory", budget.memory_copies));
-  found.collectives =
-      time_collectives(session, options.coverage, plan("collectives", budget.collectives));
+      time_memory_copies(session, largest_bytes, plan("memory", budget.memory_copies));
+  found.collectives = time_collectives(session, coverage, plan("collectives", budget.collectives));
   std::tie(found.to_host, found.to_device) =
-      time_copies(session, options.coverage, plan("copies", budget.copies));
+      time_copies(session, coverage, plan("copies", budget.copies));
   found.held = held_shares(session, plan("overlap", budget.overlap));
   return found;
 }
@@ -135,7 +153,8 @@ ExitCode run_rank(const MeasureOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   const RankEnvironment place = rank_environment();
   check_hosts(place);
-  Session session(place);
+  Session session(
+      place, bench_device(device_choice(options.device), place.local_rank, place.local_world_size));
   const Measurements found = measure(session, options);
   if (session.rank() != 0) return ExitCode::yes;
   const std::string name = options.name.empty() ? options.out.stem().string() : options.name;

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "costmodel/ir/schedule_builder.h"
-#include "executor/kernels/kernel_table.h"
 #include "executor/measure/traffic_times.h"
 #include "executor/runtime/execute.h"
 
@@ -45,7 +44,7 @@ std::pair<TrafficTimes, TrafficTimes> time_copies(Session& session, Coverage cov
   std::vector<std::int64_t> sizes = message_sizes(coverage);
   sizes.insert(sizes.begin(), 64);
   const Schedule schedule = copies_schedule(sizes);
-  StepState state(schedule, cpu_kernels(), {});
+  StepState state(schedule, session.bench().kernels(), {}, session.bench().another());
   for (std::size_t i = 0; i < schedule.buffers.size(); ++i)
     state.memory.tensor(static_cast<BufferId>(i)).normal_();
   std::pair<TrafficTimes, TrafficTimes> times;

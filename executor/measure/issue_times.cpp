@@ -9,8 +9,6 @@
 #include <utility>
 
 #include "costmodel/ir/schedule_builder.h"
-#include "executor/kernels/kernel_table.h"
-#include "executor/runtime/allocator.h"
 #include "executor/runtime/execute.h"
 
 namespace xt {
@@ -90,25 +88,16 @@ class Probe {
   Probe(Session& session, Between between, Communicators communicators)
       : session_(session),
         schedule_(small_ops(between, session.n_ranks())),
-        state_(schedule_, cpu_kernels(), std::move(communicators)) {}
+        state_(schedule_, session.bench().kernels(), std::move(communicators),
+               session.bench().another()) {}
 
   Timeline run() {
     session_.barrier();
     return execute(state_, {session_.rank(), {}, {}}).timeline;
   }
 
-  // The median time from the end of a compute op to the start of the next.
-  double gap() {
-    const Timeline timeline = run();
-    std::vector<double> gaps;
-    std::optional<Instant> ended;
-    for (const Event& event : timeline.events) {
-      if (schedule_.op(event.op).lane != Lane::compute) continue;
-      if (ended) gaps.push_back(to_seconds(event.start - *ended).value);
-      ended = event.end;
-    }
-    return median_of(std::move(gaps));
-  }
+  // What one compute op and what is issued after it take of the host.
+  double host_time() { return session_.bench().is_asynchronous() ? issuing_time() : gap(); }
 
   // The median time from the end of a copy to the end of the op that waits for it.
   double wake_up() {
@@ -124,6 +113,22 @@ class Probe {
   }
 
  private:
+  // Small ops take the device less time than the thread that issues them.
+  double issuing_time() { return to_seconds(run().end - Instant{}).value / n_ops; }
+
+  // The median time from the end of a compute op to the start of the next.
+  double gap() {
+    const Timeline timeline = run();
+    std::vector<double> gaps;
+    std::optional<Instant> ended;
+    for (const Event& event : timeline.events) {
+      if (schedule_.op(event.op).lane != Lane::compute) continue;
+      if (ended) gaps.push_back(to_seconds(event.start - *ended).value);
+      ended = event.end;
+    }
+    return median_of(std::move(gaps));
+  }
+
   Session& session_;
   Schedule schedule_;
   StepState state_;
@@ -147,8 +152,8 @@ IssueTimes time_issue(Session& session, const RoundPlan& plan) {
   IssueTimes times;
   Rounds rounds(session, plan);
   while (rounds.next()) {
-    const double kernel = kernels.gap(), copy = copies.gap(), collective = collectives.gap(),
-                 wake_up = waits.wake_up();
+    const double kernel = kernels.host_time(), copy = copies.host_time(),
+                 collective = collectives.host_time(), wake_up = waits.wake_up();
     if (rounds.is_warm_up()) continue;
     times.kernel.values.push_back(kernel);
     times.copy.values.push_back(std::max(0.0, copy - kernel));
@@ -160,17 +165,17 @@ IssueTimes time_issue(Session& session, const RoundPlan& plan) {
   return times;
 }
 
-double reserved_over_allocated() {
+double reserved_over_allocated(Device& device) {
   constexpr int n_blocks = 256;
   constexpr double smallest_log2 = 10, largest_log2 = 22;
   std::mt19937_64 random(1);
   std::uniform_real_distribution<double> size_log2(smallest_log2, largest_log2);
-  const MemoryUsage before = memory_usage();
-  std::vector<at::Tensor> blocks;
+  const MemoryUsage before = device.usage();
+  std::vector<c10::DataPtr> blocks;
   for (int i = 0; i < n_blocks; ++i)
     blocks.push_back(
-        at::empty({static_cast<std::int64_t>(std::exp2(size_log2(random)))}, at::kByte));
-  const MemoryUsage after = memory_usage();
+        device.allocate({}, Bytes(static_cast<std::int64_t>(std::exp2(size_log2(random))))));
+  const MemoryUsage after = device.usage();
   return (after.reserved - before.reserved) /
          (after.of(Space::device).current - before.of(Space::device).current);
 }

@@ -8,11 +8,13 @@
 namespace xt {
 
 /// Host time per op by its kind, from schedules of ops that do next to nothing, all ranks at once.
+///
+/// Of an asynchronous device, what the whole schedule takes per op.
 IssueTimes time_issue(Session& session, const RoundPlan& plan);
 
-/// What the allocator holds of the system over what is asked for, for blocks of many sizes.
+/// What the device's allocator holds over what is asked for, for blocks of many sizes.
 ///
 /// Assumes: called before much else was allocated and freed
-double reserved_over_allocated();
+double reserved_over_allocated(Device& device);
 
 }  // namespace xt

@@ -12,12 +12,6 @@
 namespace xt {
 namespace {
 
-using std::chrono::steady_clock;
-
-double seconds_since(steady_clock::time_point start) {
-  return std::chrono::duration<double>(steady_clock::now() - start).count();
-}
-
 // One size of one kernel.
 struct Visit {
   Work work;
@@ -45,46 +39,46 @@ class KernelTimer {
   KernelTimer(Session& session, Ring& ring) : session_(session), ring_(ring) {}
 
   void visit(Visit& visit, bool is_recorded) {
-    ring_.refresh(visit.operands);
+    Bench& bench = session_.bench();
+    bench.run(Lane::compute, [&] { ring_.refresh(visit.operands); });
     session_.barrier();
-    const Calls calls = calls_of(visit.work);
-    for (int i = 0; i < calls.unrecorded; ++i) call(visit);
-    for (int i = 0; i < calls.recorded; ++i) {
-      const double seconds = call(visit);
-      if (is_recorded) visit.samples->values.push_back(seconds);
-    }
+    const Calls n = calls_of(visit.work);
+    std::vector<Bench::Call> calls;
+    for (int i = 0; i < n.unrecorded + n.recorded; ++i)
+      calls.emplace_back([&, places = ring_.next(visit.operands)] { call(visit, places); });
+    const std::vector<double> seconds = bench.seconds(Lane::compute, calls);
+    if (is_recorded)
+      visit.samples->values.insert(visit.samples->values.end(), seconds.begin() + n.unrecorded,
+                                   seconds.end());
   }
 
  private:
-  double call(const Visit& visit) {
-    const Ring::Call places = ring_.next(visit.operands);
-    const steady_clock::time_point start = steady_clock::now();
-    const auto inputs = tensors_at(visit.operands.inputs, places.inputs);
-    const auto outputs = tensors_at(visit.operands.outputs, places.outputs);
-    table_[static_cast<std::size_t>(visit.work.kernel)](
+  void call(const Visit& visit, const Ring::Call& places) const {
+    const auto inputs = tensors_at(visit.operands.inputs, places.inputs, ring_.place());
+    const auto outputs = tensors_at(visit.operands.outputs, places.outputs, ring_.place());
+    session_.bench().kernels()[static_cast<std::size_t>(visit.work.kernel)](
         {visit.work, bindings_, inputs, outputs, constants_, step_});
-    return seconds_since(start);
   }
 
   Session& session_;
   Ring& ring_;
-  KernelTable table_ = cpu_kernels();
   Bindings bindings_;
   ModelConstants constants_;
   StepConstants step_{.learning_rate = 1e-3};
 };
 
-std::vector<Visit> visits_of(std::vector<KernelTimes>& times) {
+std::vector<Visit> visits_of(std::vector<KernelTimes>& times, c10::Device place) {
   constexpr std::uint64_t seed = 1;  // the same on all ranks, so that they do the same work
   std::mt19937_64 random(seed);
   std::vector<Visit> visits;
   for (KernelTimes& kernel : times) {
     kernel.points.resize(kernel.cases.points.size());
-    visits.push_back(
-        {kernel.cases.smallest, operands_of(kernel.cases.smallest, random), &kernel.smallest});
+    const auto visit = [&](const Work& work, Samples& samples) {
+      visits.push_back({work, on_device(operands_of(work, random), place), &samples});
+    };
+    visit(kernel.cases.smallest, kernel.smallest);
     for (std::size_t i = 0; i < kernel.points.size(); ++i)
-      visits.push_back(
-          {kernel.cases.points[i], operands_of(kernel.cases.points[i], random), &kernel.points[i]});
+      visit(kernel.cases.points[i], kernel.points[i]);
   }
   std::ranges::shuffle(visits, random);
   return visits;
@@ -96,7 +90,7 @@ std::vector<KernelTimes> time_kernels(Session& session, std::vector<KernelCases>
                                       const RoundPlan& plan) {
   std::vector<KernelTimes> times;
   for (KernelCases& of : cases) times.push_back({std::move(of), {}, {}});
-  std::vector<Visit> visits = visits_of(times);
+  std::vector<Visit> visits = visits_of(times, ring.place());
   KernelTimer timer(session, ring);
   Rounds rounds(session, plan);
   while (rounds.next()) {
@@ -114,8 +108,9 @@ std::vector<KernelTimes> time_kernels(Session& session, std::vector<KernelCases>
 
 std::vector<MessageTimes> time_memory_copies(Session& session, std::int64_t largest_bytes,
                                              const RoundPlan& plan) {
+  Bench& bench = session.bench();
   const std::int64_t n = largest_bytes / 8;
-  const at::Tensor from = at::randn({n}), to = at::randn({n});
+  const at::Tensor from = at::randn({n}).to(bench.place()), to = at::randn({n}).to(bench.place());
   std::vector<MessageTimes> copies;
   for (std::int64_t bytes = std::int64_t{16} << 10; bytes <= largest_bytes; bytes *= 8)
     copies.push_back({bytes, {}});
@@ -127,9 +122,11 @@ std::vector<MessageTimes> time_memory_copies(Session& session, std::int64_t larg
       const std::int64_t elements = copy.bytes / 8;
       if (at + elements > n) at = 0;
       session.barrier();
-      const steady_clock::time_point start = steady_clock::now();
-      to.narrow(0, at, elements).copy_(from.narrow(0, at, elements));
-      if (!rounds.is_warm_up()) copy.times.values.push_back(seconds_since(start));
+      const Bench::Call call = [&] {
+        to.narrow(0, at, elements).copy_(from.narrow(0, at, elements));
+      };
+      const double seconds = bench.seconds(Lane::compute, {&call, 1}).front();
+      if (!rounds.is_warm_up()) copy.times.values.push_back(seconds);
       at += elements;
     }
   }

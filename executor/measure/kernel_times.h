@@ -12,7 +12,7 @@
 namespace xt {
 
 /// The times of all `cases`: every round visits every size once, so that what changes over time
-/// changes all of them. Calls are from the table of CPU kernels, on operands in `ring`.
+/// changes all of them. Calls are of the bench's kernels, on operands in `ring`.
 std::vector<KernelTimes> time_kernels(Session& session, std::vector<KernelCases> cases, Ring& ring,
                                       const RoundPlan& plan);
 

@@ -29,14 +29,20 @@ Bytes physical_memory() {
 
 }  // namespace
 
-MachineFacts this_machine(int n_ranks, int threads_per_rank) {
+MachineFacts this_machine(DeviceChoice choice, int n_ranks, int threads_per_rank) {
   const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  return {fmt::format("{} ({} cores)", processor(), sysconf(_SC_NPROCESSORS_ONLN)),
-          fmt::format("{:%Y-%m-%d}", fmt::gmtime(now)),
-          TORCH_VERSION,
-          physical_memory(),
-          n_ranks,
-          threads_per_rank};
+  MachineFacts facts = {fmt::format("{} ({} cores)", processor(), sysconf(_SC_NPROCESSORS_ONLN)),
+                        fmt::format("{:%Y-%m-%d}", fmt::gmtime(now)),
+                        TORCH_VERSION,
+                        physical_memory(),
+                        n_ranks,
+                        threads_per_rank};
+  if (choice != DeviceChoice::cuda) return facts;
+  check_devices(choice, n_ranks);
+  const DeviceFacts device = cuda_devices().devices.front();
+  facts.processor = device.name;
+  facts.device_memory = device.memory;
+  return facts;
 }
 
 }  // namespace xt

@@ -2,11 +2,14 @@
 
 // Which machine this is, as a profile's source names it.
 
+#include "executor/devices/device_choice.h"
 #include "executor/measure/measurements.h"
 
 namespace xt {
 
-/// This machine, today.
-MachineFacts this_machine(int n_ranks, int threads_per_rank);
+/// This machine, today, with ranks on `choice`.
+///
+/// Throws: InputError if it has no such device
+MachineFacts this_machine(DeviceChoice choice, int n_ranks, int threads_per_rank);
 
 }  // namespace xt

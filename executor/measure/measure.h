@@ -8,18 +8,18 @@
 #include <vector>
 
 #include "costmodel/report/exit_code.h"
-#include "executor/measure/cases.h"
 
 namespace xt {
 
 /// What to measure and where to write it.
 struct MeasureOptions {
-  std::filesystem::path out;  ///< the profile
-  std::string name = {};      ///< of the profile; that of the file if empty
+  std::filesystem::path out;   ///< the profile
+  std::string name = {};       ///< of the profile; that of the file if empty
+  std::string device = "cpu";  ///< as device_choice() spells it
   int n_ranks = 1;
   std::optional<int> threads = {};  ///< per rank; an equal share of the cores if none
-  Coverage coverage = Coverage::full;
-  bool has_bf16 = false;  ///< also what layers do in bf16
+  bool is_quick = false;            ///< a minute
+  bool has_bf16 = false;            ///< also what layers do in bf16
   bool may_overwrite = false;
   bool is_quiet = false;  ///< no progress
   std::vector<std::string> arguments =
@@ -30,8 +30,8 @@ struct MeasureOptions {
 /// rank starts the ranks and waits for them.
 ///
 /// Assumes: install_allocator() was called first thing in main
-/// Throws:  InputError for more threads than cores, ranks on several hosts, or a file that may not
-///          be overwritten; PeerLost
+/// Throws:  InputError for more threads than cores, ranks on several hosts, devices that are not
+///          there, or a file that may not be overwritten; PeerLost
 ExitCode measure_command(const MeasureOptions& options);
 
 }  // namespace xt

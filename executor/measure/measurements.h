@@ -3,6 +3,7 @@
 // Everything that `measure` finds out, as plain numbers: what a profile is computed from.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,12 +17,13 @@ namespace xt {
 
 /// What was measured, and when.
 struct MachineFacts {
-  std::string processor;
+  std::string processor;      ///< of the host, or the device of its own that each rank has
   std::string date;           ///< of the measurement, YYYY-MM-DD
   std::string torch_version;  ///< of the library that the executor links
-  Bytes memory;               ///< of the whole machine
+  Bytes memory;               ///< of the whole host
   std::int64_t n_ranks = 1;
   std::int64_t threads_per_rank = 1;
+  std::optional<Bytes> device_memory = {};  ///< of a rank's device; none where it is the host's
 };
 
 /// How long a kernel took, all ranks running it at once. Units: seconds

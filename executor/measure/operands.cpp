@@ -184,10 +184,10 @@ Operands operands_of(const Work& work, std::mt19937_64& random) {
   return {operands_in(work, of.inputs, true, random), operands_in(work, of.outputs, false, random)};
 }
 
-Ring::Ring(std::int64_t bytes, std::int64_t ring_bytes, std::uint64_t seed)
+Ring::Ring(std::int64_t bytes, std::int64_t ring_bytes, std::uint64_t seed, c10::Device place)
     : ring_bytes_(ring_bytes) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
-  read_.memory = at::empty({bytes / 4}, at::kFloat).normal_(0, 1, generator);
+  read_.memory = at::empty({bytes / 4}, at::kFloat).normal_(0, 1, generator).to(place);
   written_.memory = read_.memory.clone();
 }
 
@@ -231,13 +231,20 @@ void Ring::refresh(const Operands& operands) {
 }
 
 std::vector<at::Tensor> tensors_at(const std::vector<Operand>& operands,
-                                   const std::vector<void*>& places) {
+                                   const std::vector<void*>& places, c10::Device device) {
   std::vector<at::Tensor> tensors;
   tensors.reserve(operands.size());
   for (std::size_t i = 0; i < operands.size(); ++i)
     tensors.push_back(at::from_blob(places[i], {operands[i].elements, 1, 1},
-                                    at::TensorOptions().dtype(operands[i].type)));
+                                    at::TensorOptions().dtype(operands[i].type).device(device)));
   return tensors;
+}
+
+Operands on_device(Operands operands, c10::Device device) {
+  for (auto* list : {&operands.inputs, &operands.outputs})
+    for (Operand& operand : *list)
+      if (operand.indices.defined()) operand.indices = operand.indices.to(device);
+  return operands;
 }
 
 }  // namespace xt

@@ -37,12 +37,15 @@ struct Operands {
 /// Assumes: `work` computes, and all its extents are numbers
 Operands operands_of(const Work& work, std::mt19937_64& random);
 
-/// Random numbers to read and memory to write, of `bytes` each, in the device space. Calls take
+/// Random numbers to read and memory to write, of `bytes` each, on a device. Calls take
 /// their operands one behind the other and start again after `ring_bytes`, or after one call that
 /// needs more.
 class Ring {
  public:
-  Ring(std::int64_t bytes, std::int64_t ring_bytes, std::uint64_t seed);
+  Ring(std::int64_t bytes, std::int64_t ring_bytes, std::uint64_t seed,
+       c10::Device place = c10::kCPU);
+
+  [[nodiscard]] c10::Device place() const { return read_.memory.device(); }
 
   /// The places of one call.
   struct Call {
@@ -70,8 +73,11 @@ class Ring {
   Part written_;
 };
 
-/// Tensors at the places of a call, made as the interpreter of schedules makes them.
+/// Tensors at the places of a call on `device`, made as the interpreter of schedules makes them.
 std::vector<at::Tensor> tensors_at(const std::vector<Operand>& operands,
-                                   const std::vector<void*>& places);
+                                   const std::vector<void*>& places, c10::Device device);
+
+/// `operands` with what are indices on `device`.
+Operands on_device(Operands operands, c10::Device device);
 
 }  // namespace xt

@@ -159,8 +159,14 @@ void describe_machine(Profile& profile, const MachineFacts& machine) {
                                machine.processor, machine.date, machine.torch_version, ranks)}};
   profile.ranks_per_device = 1;
   profile.devices_per_node = machine.n_ranks;
-  profile.compute_issue = ComputeIssue::inlined;
   const Bytes part(machine.memory.value / machine.n_ranks);
+  if (machine.device_memory) {
+    profile.compute_issue = ComputeIssue::asynchronous;
+    profile.memory = {*machine.device_memory, measured_here("as the driver reports it")};
+    profile.host_memory = {part, measured_here("physical memory over ranks")};
+    return;
+  }
+  profile.compute_issue = ComputeIssue::inlined;
   profile.memory = {part, measured_here("physical memory over ranks; host memory is the same")};
   profile.host_memory = {part, measured_here("physical memory over ranks; the device's own")};
 }
@@ -249,13 +255,15 @@ void fill_overlap(Profile& profile, const std::vector<HeldShare>& held) {
                      std::nullopt};  // the shares are of all that was lost
 }
 
-// What a CPU's allocator holds. Nothing stands beside it in the memory that it counts.
+// What the allocator holds. Nothing stands beside a CPU's in the memory that it counts; what stands
+// beside a GPU's is not measured here.
 void fill_device_memory(Profile& profile, double reserved_over_allocated) {
   const double ratio = rounded(std::max(1.0, reserved_over_allocated));
   profile.reserved_over_allocated = {
       ratio, measured_here("blocks of many sizes at once; a step may reuse them less well")};
   profile.reserved_over_allocated_p95 = {
       ratio, derived_here("measured once: its spread is not known, so taken as the median")};
+  if (profile.compute_issue == ComputeIssue::asynchronous) return;
   const Sourced<Bytes> nothing{
       Bytes(0), derived_here("a CPU has no context, and Gloo's buffers are not the allocator's")};
   profile.device_context = profile.communicator_memory = profile.all_to_all_memory = nothing;

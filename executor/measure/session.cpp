@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "costmodel/diagnostics/check.h"
 
@@ -18,14 +19,17 @@ std::vector<int> all_ranks(int n) {
 
 }  // namespace
 
-Session::Session(const RankEnvironment& place)
+Session::Session(const RankEnvironment& place, BenchDevice device)
     : rendezvous_(place),
       network_(rendezvous_),
-      world_(network_.group("measure", all_ranks(place.world_size))) {}
+      world_(network_.group("measure", all_ranks(place.world_size))),
+      bench_(std::move(device)),
+      device_network_(bench_.device().network(rendezvous_)) {}
 
 std::unique_ptr<Communicator> Session::group(const std::string& name, int size) {
   XT_CHECK(size > 0 && n_ranks() % size == 0, size, n_ranks());
-  return network_.group(name, group_members(rank(), size, 1));
+  Network& network = device_network_ ? *device_network_ : network_;
+  return network.group(name, group_members(rank(), size, 1));
 }
 
 double Session::agreed(double of_rank_0) {

@@ -10,6 +10,7 @@
 
 #include "executor/communicators/gloo.h"
 #include "executor/communicators/rendezvous.h"
+#include "executor/measure/bench.h"
 #include "executor/measure/samples.h"
 
 namespace xt {
@@ -18,13 +19,14 @@ namespace xt {
 class Session {
  public:
   /// Throws: PeerLost if a rank does not come
-  explicit Session(const RankEnvironment& place);
+  Session(const RankEnvironment& place, BenchDevice device);
 
   [[nodiscard]] int rank() const { return rendezvous_.place().rank; }
   [[nodiscard]] int n_ranks() const { return rendezvous_.place().world_size; }
-  [[nodiscard]] Communicator& world() { return *world_; }
+  [[nodiscard]] Bench& bench() { return bench_; }
 
-  /// A group of `size` neighbouring ranks; all ranks make their groups in the same order.
+  /// A group of `size` neighbouring ranks over the network of the bench's device; all ranks make
+  /// their groups in the same order.
   ///
   /// Assumes: size divides the number of ranks
   std::unique_ptr<Communicator> group(const std::string& name, int size);
@@ -49,6 +51,8 @@ class Session {
   Rendezvous rendezvous_;
   GlooNetwork network_;
   std::unique_ptr<Communicator> world_;
+  Bench bench_;
+  std::unique_ptr<Network> device_network_;  ///< null where tensors travel over Gloo
 };
 
 }  // namespace xt

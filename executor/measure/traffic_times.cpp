@@ -12,8 +12,6 @@
 namespace xt {
 namespace {
 
-using std::chrono::steady_clock;
-
 constexpr std::int64_t float_bytes = 4;
 constexpr std::int64_t row_elements = 64;
 
@@ -25,15 +23,15 @@ struct Collective {
 
 void visit(Session& session, Collective& of, MessageTimes& message, bool is_recorded) {
   constexpr int repeats = 2;
-  of.messages.refresh();
+  Bench& bench = session.bench();
+  bench.run(Lane::all_gather, [&] { of.messages.refresh(); });
   session.barrier();
-  of.messages.send(of.times.kernel, message.bytes);  // brings the ranks into step
-  for (int i = 0; i < repeats; ++i) {
-    const steady_clock::time_point start = steady_clock::now();
-    of.messages.send(of.times.kernel, message.bytes);
-    const std::chrono::duration<double> taken = steady_clock::now() - start;
-    if (is_recorded) message.times.values.push_back(taken.count());
-  }
+  // The first brings the ranks into step.
+  const std::vector<Bench::Call> calls(1 + repeats,
+                                       [&] { of.messages.send(of.times.kernel, message.bytes); });
+  const std::vector<double> seconds = bench.seconds(Lane::all_gather, calls);
+  if (is_recorded)
+    message.times.values.insert(message.times.values.end(), seconds.begin() + 1, seconds.end());
 }
 
 TrafficTimes empty_times(const Messages& messages, Kernel kernel, std::int64_t ranks,
@@ -45,22 +43,28 @@ TrafficTimes empty_times(const Messages& messages, Kernel kernel, std::int64_t r
   return times;
 }
 
+std::int64_t largest_message(Coverage coverage) {
+  if (coverage == Coverage::large) return std::int64_t{512} << 20;
+  return std::int64_t{coverage == Coverage::quick ? 16 : 64} << 20;
+}
+
 }  // namespace
 
 std::vector<std::int64_t> message_sizes(Coverage coverage) {
   std::vector<std::int64_t> sizes;
   const std::int64_t step = coverage == Coverage::quick ? 8 : 4;
-  const std::int64_t largest = std::int64_t{coverage == Coverage::quick ? 16 : 64} << 20;
+  const std::int64_t largest = largest_message(coverage);
   for (std::int64_t bytes = largest; bytes >= std::int64_t{4} << 10; bytes /= step)
     sizes.insert(sizes.begin(), bytes);
   return sizes;
 }
 
-Messages::Messages(Communicator& group, std::int64_t largest_bytes) : group_(group) {
+Messages::Messages(Communicator& group, std::int64_t largest_bytes, c10::Device place)
+    : group_(group) {
   const std::int64_t n = whole(Kernel::all_to_all, largest_bytes) / float_bytes;
-  large_ = at::randn({n});
-  scratch_ = at::randn({n});
-  shard_ = at::randn({n / group.size()});
+  large_ = at::randn({n}).to(place);
+  scratch_ = at::randn({n}).to(place);
+  shard_ = at::randn({n / group.size()}).to(place);
   counts_ = at::empty({group.size()}, at::kLong);
 }
 
@@ -103,7 +107,8 @@ std::vector<TrafficTimes> time_collectives(Session& session, Coverage coverage,
   for (int size = 2; size <= session.n_ranks(); ++size) {
     if (session.n_ranks() % size != 0) continue;
     groups.push_back(session.group(fmt::format("measure_{}", size), size));
-    messages.push_back(std::make_unique<Messages>(*groups.back(), sizes.back()));
+    messages.push_back(
+        std::make_unique<Messages>(*groups.back(), sizes.back(), session.bench().place()));
     for (const Kernel kernel : timed_collectives)
       collectives.push_back({*messages.back(), empty_times(*messages.back(), kernel, size, sizes)});
   }

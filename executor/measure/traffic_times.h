@@ -17,8 +17,8 @@ namespace xt {
 /// One message of each traffic kind, with operands that are made once and used again.
 class Messages {
  public:
-  /// For messages of at most `largest_bytes` over `group`.
-  Messages(Communicator& group, std::int64_t largest_bytes);
+  /// For messages of at most `largest_bytes` over `group`, from and to tensors at `place`.
+  Messages(Communicator& group, std::int64_t largest_bytes, c10::Device place);
 
   /// Makes what is sent fresh random numbers: sums of sums would grow without end.
   void refresh();
@@ -37,7 +37,7 @@ class Messages {
   at::Tensor large_;
   at::Tensor scratch_;
   at::Tensor shard_;
-  at::Tensor counts_;
+  at::Tensor counts_;  ///< the host's
 };
 
 /// The bytes of messages that are measured, ascending.

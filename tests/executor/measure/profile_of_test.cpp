@@ -97,7 +97,8 @@ TEST_P(EveryCoverage, CoversEveryKernelThatIsExecuted) {
     covered.push_back(cases.kernel);
     EXPECT_GE(cases.points.size(), 3U) << name(cases.kernel);
     for (const Work& work : cases.points)
-      EXPECT_LE(memory_traffic(work, {}).value, largest_call_bytes) << name(cases.kernel);
+      EXPECT_LE(memory_traffic(work, {}).value, largest_call_bytes(GetParam()))
+          << name(cases.kernel);
   }
   for (const KernelRow& row : kernel_rows)
     EXPECT_EQ(std::ranges::count(covered, row.kernel),
@@ -114,7 +115,18 @@ TEST_P(EveryCoverage, FileStaysBelowAHundredKilobytesForEachDtype) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Coverages, EveryCoverage,
-                         testing::Values(Coverage::quick, Coverage::full));
+                         testing::Values(Coverage::quick, Coverage::full, Coverage::large));
+
+// What a GPU has of its own, and what nobody measured of it.
+TEST(MeasuredProfile, OfADeviceHasItsMemoryAndGoesOnBehindItsHost) {
+  Measurements found = invented_measurements(Coverage::large, 1);
+  found.machine.device_memory = Bytes(std::int64_t{80} << 30);
+  const Profile profile = written_and_read(profile_of(found, "device"));
+  EXPECT_EQ(profile.memory.value, *found.machine.device_memory);
+  EXPECT_EQ(profile.host_memory.value, found.machine.memory);
+  EXPECT_EQ(profile.compute_issue, ComputeIssue::asynchronous);
+  EXPECT_FALSE(profile.device_context);
+}
 
 TEST(MeasuredProfile, ReadsBackEqual) {
   const Profile profile = profile_of(invented_measurements(Coverage::quick, 4), "machine");

@@ -41,6 +41,12 @@ double latency_of(const Samples& smallest, double shortest) {
   return rounded(std::min(smallest.median(), largest_part * shortest));
 }
 
+// What a call takes beyond the fixed part; at least what clocks tell apart.
+double beyond(Seconds latency, const Samples& times) {
+  constexpr double resolution_s = 1e-9;
+  return std::max(resolution_s, times.median() - latency.value);
+}
+
 double shortest_of(const std::vector<Samples>& times) {
   XT_CHECK(!times.empty());
   double shortest = times[0].median();
@@ -81,7 +87,7 @@ KernelEfficiency efficiency_of(const KernelTimes& found, const Rates& rates) {
   efficiency.latency = Seconds(latency_of(found.smallest, shortest_of(found.points)));
   for (std::size_t i = 0; i < found.points.size(); ++i) {
     const Work& work = found.cases.points[i];
-    const double moving = found.points[i].median() - efficiency.latency->value;
+    const double moving = beyond(*efficiency.latency, found.points[i]);
     std::vector<double> point = coordinates(work, found.cases.axes);
     point.push_back(rounded(seconds_at_full_rate(work, rates) / moving));
     efficiency.surface.points.push_back(std::move(point));
@@ -107,7 +113,7 @@ RateCurve rate_of(const TrafficTimes& found) {
   for (const MessageTimes& message : found.points) times.push_back(message.times);
   curve.latency = Seconds(latency_of(found.smallest.times, shortest_of(times)));
   for (const MessageTimes& message : found.points) {
-    const double moving = message.times.median() - curve.latency.value;
+    const double moving = beyond(curve.latency, message.times);
     const double rate = static_cast<double>(message.bytes) * bus_factor(found) / moving;
     curve.points.emplace_back(Bytes(message.bytes), BytesPerSecond(rounded(rate)));
   }

@@ -49,8 +49,8 @@ class StreamDevice final : public Device {
     streams_->reset_peak();
   }
 
-  // Events count from an anchor. It is taken to be reached when it is recorded, which is too early
-  // by what an idle stream takes for an event.
+  // Events count from an anchor. It is taken to be reached when it is recorded at the earliest,
+  // which is too early by what an idle stream takes for an event.
   void begin_step() override {
     streams_->wait_all();
     issued_.clear();
@@ -82,13 +82,13 @@ class StreamDevice final : public Device {
 
   void end_step() override {
     streams_->wait_all();
+    const WallTime anchored = reached_anchor();
     for (std::size_t i = 0; i < issued_.size(); ++i) {
-      const auto& [when, span] = issued_[i];
+      Span* const span = issued_[i].span;
       if (span == nullptr) continue;
       const auto ticket = static_cast<Ticket>(i + 1);
-      // No op runs before it is issued, so that none seems to run before what the host waited for.
-      *span = {std::max(when, anchored_ + streams_->between(anchor, start_of(ticket))),
-               std::max(when, anchored_ + streams_->between(anchor, end_of(ticket)))};
+      *span = {anchored + streams_->between(anchor, start_of(ticket)),
+               anchored + streams_->between(anchor, end_of(ticket))};
     }
   }
 
@@ -99,6 +99,18 @@ class StreamDevice final : public Device {
   }
 
  private:
+  // The earliest time by which no op runs before it is issued, so that none seems to run before
+  // what the host waited for. It is not later than the anchor was reached.
+  [[nodiscard]] WallTime reached_anchor() const {
+    WallTime anchored = anchored_;
+    for (std::size_t i = 0; i < issued_.size(); ++i)
+      if (issued_[i].span != nullptr)
+        anchored =
+            std::max(anchored, issued_[i].when -
+                                   streams_->between(anchor, start_of(static_cast<Ticket>(i + 1))));
+    return anchored;
+  }
+
   void run_on_host(const LaneTask& task) {
     for (std::size_t other = 0; other < n_lanes; ++other)
       if (task.after[other] > 0 && other != index(Lane::host))

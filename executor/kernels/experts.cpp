@@ -7,6 +7,7 @@
 
 #include "executor/kernels/gemm.h"
 #include "executor/kernels/kernel_groups.h"
+#include "executor/kernels/narrow_operands.h"
 #include "executor/kernels/operands.h"
 #include "executor/kernels/row_sums.h"
 
@@ -110,6 +111,36 @@ void for_experts(const KernelCall& call, const Function& function) {
 // Weights are [n,k], or [k,n] where they are transposed.
 bool is_transposed(const KernelCall& call) { return call.extent(4) > 0; }
 
+// C [R, columns] = rows [R, inner] by the weight of their expert, [inner, columns] as read.
+struct RowProduct {
+  std::int64_t R, columns, inner;
+  bool transposes_weight;
+
+  std::int64_t stride() const { return transposes_weight ? inner : columns; }
+  std::int64_t weight() const { return inner * columns; }
+};
+
+// The weight of an expert, [rows, columns] = Aᵀ · B of its own of R rows of each.
+struct WeightProduct {
+  std::int64_t R, rows, columns;
+  std::size_t a, b;  ///< inputs
+
+  std::int64_t weight() const { return rows * columns; }
+};
+
+RowProduct forward(const KernelCall& call) {
+  return {call.extent(0), call.extent(1), call.extent(2), !is_transposed(call)};
+}
+
+RowProduct input_backward(const KernelCall& call) {
+  return {call.extent(0), call.extent(2), call.extent(1), is_transposed(call)};
+}
+
+WeightProduct weight_backward(const KernelCall& call) {
+  if (is_transposed(call)) return {call.extent(0), call.extent(2), call.extent(1), 1, 0};
+  return {call.extent(0), call.extent(1), call.extent(2), 0, 1};
+}
+
 // Rows of y begin as the bias of their expert, so that the product adds to it.
 void begin_with(const at::Tensor& bias, std::int64_t expert, std::int64_t rows, std::int64_t n,
                 float* y) {
@@ -119,52 +150,74 @@ void begin_with(const at::Tensor& bias, std::int64_t expert, std::int64_t rows, 
   });
 }
 
-void grouped_matmul(const KernelCall& call) {
-  const std::int64_t R = call.extent(0), n = call.extent(1), k = call.extent(2);
-  const std::int64_t stride = is_transposed(call) ? n : k;
+void multiply_wide(const KernelCall& call, const RowProduct& of) {
+  const std::int64_t n = of.columns, k = of.inner;
   const bool has_bias = call.inputs.size() > 3;
-  const WideInput x(call.inputs[0], R * k);
-  const WideOutput y(call.outputs[0], R * n);
-  const ExpertWeights weights(call.inputs[1], call.extent(3), n * k);
+  const WideInput x(call.inputs[0], of.R * k);
+  const WideOutput y(call.outputs[0], of.R * n);
+  const ExpertWeights weights(call.inputs[1], call.extent(3), of.weight());
   for_experts(call, [&](std::int64_t expert, std::int64_t first, std::int64_t rows) {
     if (rows == 0) return;
     float* out = y.data() + first * n;
     if (has_bias) begin_with(call.inputs[3], expert, rows, n, out);
     gemm(rows, n, k, {x.data() + first * k, k},
-         {weights.load(expert), stride, !is_transposed(call)}, {out, n, has_bias ? 1.0f : 0.0f});
+         {weights.load(expert), of.stride(), of.transposes_weight},
+         {out, n, has_bias ? 1.0f : 0.0f});
   });
   y.store();
 }
 
-void grouped_matmul_input_backward(const KernelCall& call) {
-  const std::int64_t R = call.extent(0), n = call.extent(1), k = call.extent(2);
-  const WideInput dy(call.inputs[0], R * n);
-  const std::int64_t stride = is_transposed(call) ? n : k;
-  const WideOutput dx(call.outputs[0], R * k);
-  const ExpertWeights weights(call.inputs[1], call.extent(3), n * k);
+void multiply_narrow(const KernelCall& call, const RowProduct& of) {
+  const std::int64_t n = of.columns, k = of.inner, X = call.extent(3);
+  const auto* x = elements<c10::BFloat16>(call.inputs[0], of.R * k);
+  const auto* weights = elements<c10::BFloat16>(call.inputs[1], X * of.weight());
+  const auto* bias =
+      call.inputs.size() > 3 ? elements<c10::BFloat16>(call.inputs[3], X * n) : nullptr;
+  auto* y = writable<c10::BFloat16>(call.outputs[0], of.R * n);
+  const NarrowWorkspace workspace(of.R * k, of.weight(), of.R * n);
   for_experts(call, [&](std::int64_t expert, std::int64_t first, std::int64_t rows) {
-    if (rows == 0) return;
-    gemm(rows, k, n, {dy.data() + first * n, n},
-         {weights.load(expert), stride, is_transposed(call)}, {dx.data() + first * k, k});
+    bf16_gemm(rows, n, k, {x + first * k, k},
+              {weights + expert * of.weight(), of.stride(), of.transposes_weight},
+              {y + first * n, n, bias == nullptr ? nullptr : bias + expert * n},
+              workspace.pointers());
   });
-  dx.store();
 }
 
-void grouped_matmul_weight_backward(const KernelCall& call) {
-  const std::int64_t R = call.extent(0), n = call.extent(1), k = call.extent(2);
-  const WideInput dy(call.inputs[0], R * n), x(call.inputs[1], R * k);
-  const ExpertWeights dweights(call.outputs[0], call.extent(3), n * k);
+void multiply_wide(const KernelCall& call, const WeightProduct& of) {
+  const WideInput a(call.inputs[of.a], of.R * of.rows), b(call.inputs[of.b], of.R * of.columns);
+  const ExpertWeights dweights(call.outputs[0], call.extent(3), of.weight());
   for_experts(call, [&](std::int64_t expert, std::int64_t first, std::int64_t rows) {
     float* dweight = dweights.place(expert);
-    if (rows == 0) {
-      std::fill_n(dweight, n * k, 0.0f);
-    } else if (is_transposed(call)) {
-      gemm(k, n, rows, {x.data() + first * k, k, true}, {dy.data() + first * n, n}, {dweight, n});
-    } else {
-      gemm(n, k, rows, {dy.data() + first * n, n, true}, {x.data() + first * k, k}, {dweight, k});
-    }
+    if (rows == 0)
+      std::fill_n(dweight, of.weight(), 0.0f);
+    else
+      gemm(of.rows, of.columns, rows, {a.data() + first * of.rows, of.rows, true},
+           {b.data() + first * of.columns, of.columns}, {dweight, of.columns});
     dweights.store(expert);
   });
+}
+
+void multiply_narrow(const KernelCall& call, const WeightProduct& of) {
+  const auto* a = elements<c10::BFloat16>(call.inputs[of.a], of.R * of.rows);
+  const auto* b = elements<c10::BFloat16>(call.inputs[of.b], of.R * of.columns);
+  auto* dweights = writable<c10::BFloat16>(call.outputs[0], call.extent(3) * of.weight());
+  const NarrowWorkspace workspace(of.R * of.rows, of.R * of.columns, of.weight());
+  for_experts(call, [&](std::int64_t expert, std::int64_t first, std::int64_t rows) {
+    auto* dweight = dweights + expert * of.weight();
+    if (rows == 0)
+      std::fill_n(dweight, of.weight(), c10::BFloat16(0));
+    else
+      bf16_gemm(of.rows, of.columns, rows, {a + first * of.rows, of.rows, true},
+                {b + first * of.columns, of.columns}, {dweight, of.columns}, workspace.pointers());
+  });
+}
+
+template <Bf16Products products, auto of>
+void multiply(const KernelCall& call) {
+  if (products == Bf16Products::as_they_are && is_narrow(call))
+    multiply_narrow(call, of(call));
+  else
+    multiply_wide(call, of(call));
 }
 
 // Sums are in fp32, one row after the other.
@@ -181,15 +234,23 @@ void sum_expert_rows(const KernelCall& call) {
   });
 }
 
+template <Bf16Products products>
+void enter_products(KernelTable& table) {
+  entry(table, Kernel::grouped_matmul) = multiply<products, forward>;
+  entry(table, Kernel::grouped_matmul_input_backward) = multiply<products, input_backward>;
+  entry(table, Kernel::grouped_matmul_weight_backward) = multiply<products, weight_backward>;
+}
+
 }  // namespace
 
-void enter_experts(KernelTable& table) {
+void enter_experts(KernelTable& table, Bf16Products products) {
   entry(table, Kernel::regroup) = regroup;
   entry(table, Kernel::ungroup) = ungroup;
-  entry(table, Kernel::grouped_matmul) = grouped_matmul;
-  entry(table, Kernel::grouped_matmul_input_backward) = grouped_matmul_input_backward;
-  entry(table, Kernel::grouped_matmul_weight_backward) = grouped_matmul_weight_backward;
   entry(table, Kernel::sum_expert_rows) = sum_expert_rows;
+  if (products == Bf16Products::as_they_are)
+    enter_products<Bf16Products::as_they_are>(table);
+  else
+    enter_products<Bf16Products::widened>(table);
 }
 
 }  // namespace xt

@@ -21,7 +21,7 @@ void enter_norms(KernelTable& table);
 /// Enters LayerNorm and its backward.
 void enter_layer_norm(KernelTable& table);
 /// Enters matrix products.
-void enter_matmul(KernelTable& table);
+void enter_matmul(KernelTable& table, Bf16Products products);
 /// Enters rotary position embedding.
 void enter_rope(KernelTable& table);
 /// Enters attention.
@@ -33,7 +33,7 @@ void enter_routing(KernelTable& table);
 /// Enters the router by sigmoid and what its bias learns by.
 void enter_sigmoid_router(KernelTable& table);
 /// Enters matrix products of grouped rows and their regrouping.
-void enter_experts(KernelTable& table);
+void enter_experts(KernelTable& table, Bf16Products products);
 /// Enters cross-entropy.
 void enter_loss(KernelTable& table);
 /// Enters what Muon does.

@@ -1,6 +1,7 @@
 #include "executor/kernels/kernel_table.h"
 
 #include "costmodel/diagnostics/check.h"
+#include "executor/kernels/bf16_gemm.h"
 #include "executor/kernels/kernel_groups.h"
 #include "executor/kernels/priced_only.h"
 
@@ -32,7 +33,11 @@ void check_complete(const KernelTable& table) {
   }
 }
 
-KernelTable cpu_kernels() {
+Bf16Products bf16_products_of_cpu() {
+  return has_bf16_instructions() ? Bf16Products::as_they_are : Bf16Products::widened;
+}
+
+KernelTable cpu_kernels(Bf16Products products) {
   KernelTable table{};
   enter_elementwise(table);
   enter_activations(table);
@@ -41,13 +46,13 @@ KernelTable cpu_kernels() {
   enter_columns(table);
   enter_norms(table);
   enter_layer_norm(table);
-  enter_matmul(table);
+  enter_matmul(table, products);
   enter_rope(table);
   enter_attention(table);
   enter_attention_backward(table);
   enter_routing(table);
   enter_sigmoid_router(table);
-  enter_experts(table);
+  enter_experts(table, products);
   enter_loss(table);
   enter_optimizer(table);
   enter_muon(table);

@@ -65,9 +65,19 @@ inline KernelFunction& entry(KernelTable& table, Kernel kernel) {
 /// Checks that `table` has every kernel that is executed by a function, and no other.
 void check_complete(const KernelTable& table);
 
-/// The kernels of this machine's CPU: fp32 and bf16 operands, all arithmetic in fp32.
+/// How products of bf16 operands are computed. Either way they are summed in fp32 and take the same
+/// memory, as a schedule does not know the CPU.
+enum class Bf16Products : bool {
+  widened,      ///< to fp32 first
+  as_they_are,  ///< by instructions for them
+};
+
+/// What is fastest on this CPU.
+Bf16Products bf16_products_of_cpu();
+
+/// The kernels of this machine's CPU: fp32 and bf16 operands, all sums in fp32.
 ///
 /// Assumes: a BLAS with the standard symbol sgemm_, as in the PyPI build of LibTorch
-KernelTable cpu_kernels();
+KernelTable cpu_kernels(Bf16Products products = bf16_products_of_cpu());
 
 }  // namespace xt

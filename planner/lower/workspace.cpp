@@ -7,7 +7,8 @@ namespace {
 
 using Shape = std::array<Extent, 3>;
 
-// xt_run multiplies in fp32: operands of another type have a stand-in for the length of the call.
+// xt_run sums products in fp32: operands of another type have a stand-in for the length of the
+// call, in which they are widened or, on a CPU that multiplies bf16, packed.
 void stand_ins(const Work& work, std::initializer_list<Shape> operands,
                std::vector<WorkspaceSpec>& list) {
   if (work.dtype == DType::fp32) return;

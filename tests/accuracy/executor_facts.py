@@ -47,7 +47,7 @@ def bench_lines(table):
         + " and ".join(f"{row['largest_loss_difference']:.0e} in {row['dtype']}" for row in rows)
         + ". Of transformers' kernels for experts the faster of two is",
         "taken (" + ", ".join(f"{row['fsdp2']['experts']} in {row['dtype']}" for row in rows) + f"). {verdict(rows)} "
-        f"xt-run widens bf16; the CPU {has_instructions} instructions for it.",
+        f"The CPU {has_instructions} instructions for products in bf16.",
         "",
         "| precision | times as fast | xt-run, tokens per rank and second | FSDP2 | xt-run, process [MiB] | FSDP2 "
         "| xt-run, device space [MiB] |",

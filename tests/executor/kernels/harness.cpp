@@ -144,6 +144,7 @@ int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
   const std::string_view tested = argc > 1 ? argv[1] : "";
   if (tested == "aten_kernels") xt::under_test() = {xt::aten_kernels(), false, c10::kCPU};
+  if (tested == "widened") xt::under_test().table = xt::cpu_kernels(xt::Bf16Products::widened);
   if (tested == "cuda") {
     const std::unique_ptr<xt::Device> gpu = xt::make_device(xt::DeviceChoice::cuda, 0, 1);
     xt::under_test() = {xt::aten_kernels(), false, gpu->place(xt::Space::device)};

@@ -2,8 +2,9 @@
 
 // One call of a kernel under test, with the laws that every call obeys: the same bits every time,
 // and exactly the workspace that xt-plan declares. Kernels are those of the CPU, or, where the
-// program's argument is aten_kernels, those in terms of ATen, whose workspace nobody declares, and
-// where it is cuda, the same on the first GPU.
+// program's argument is widened, those of a CPU without bf16 instructions, where it is
+// aten_kernels, those in terms of ATen, whose workspace nobody declares, and where it is cuda, the
+// same on the first GPU.
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

@@ -63,6 +63,7 @@ struct Strategy {
   Fp8Recipe fp8_recipe = Fp8Recipe::blockwise;
   bool gathers_fp8 = false;          ///< below stage 3 of ZeRO: 8-bit weights, not 16-bit ones
   DType reduce_dtype = DType::fp32;  ///< of gradients on the wire
+  std::int64_t reduce_bucket = 0;    ///< elements of the buffer in which gradients are put together
   bool is_compiled = true;           ///< see GraphOptions
   bool compiles_loss = false;        ///< of logits in 16 bits, widened where they are read
   bool fuses_experts = true;         ///< see GraphOptions

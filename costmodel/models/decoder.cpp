@@ -12,6 +12,7 @@
 #include "costmodel/models/tensor_ranks.h"
 #include "costmodel/models/transformer_engine.h"
 #include "costmodel/models/wide_norms.h"
+#include "costmodel/models/wide_residuals.h"
 
 namespace xt {
 
@@ -97,6 +98,7 @@ void build_head(OpGraph& graph, const Architecture& model) {
 
 // Passes over a layer that its halves do not know of.
 void rewrite(OpGraph& graph, Block& block, const GraphOptions& options) {
+  if (options.widens_residuals) widen_residuals(graph, block);
   if (!options.is_compiled) use_eager_kernels(graph, block);
   if (options.widens_norms) widen_norms(graph, block);
   if (options.has_fp8_products && options.has_transformer_engine) {
@@ -125,6 +127,7 @@ OpGraph build_decoder(const Architecture& model, const GraphOptions& options) {
                      model.rope_scaling,          model.attention_scale, model.swiglu_limit,
                      model.routed_scaling_factor, model.n_group,         model.topk_group};
   build_embedding(graph, model, options);
+  if (options.widens_residuals) widen_residuals(graph, graph.embedding);
   std::array<std::optional<std::uint16_t>, 4> kinds;
   Architecture unwindowed = model;
   unwindowed.sliding_window = 0;

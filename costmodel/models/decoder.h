@@ -97,7 +97,8 @@ struct GraphOptions {
   /// Norms, rotary angles and activations are one kernel each; else op by op: see
   /// use_eager_kernels().
   bool is_compiled = true;
-  bool widens_norms = false;  ///< see widen_norms()
+  bool widens_norms = false;      ///< see widen_norms()
+  bool widens_residuals = false;  ///< see widen_residuals()
 
   /// Tokens whose norms and residuals a rank has.
   std::int64_t residual_tokens() const {

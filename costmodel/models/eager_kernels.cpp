@@ -23,6 +23,11 @@ class EagerKernels {
   void pass(const GraphOp& from, std::int64_t n, ValueId x, ValueId y, bool sums = false);
   void operate(Kernel kernel, const GraphOp& from, std::int64_t n, std::vector<ValueId> inputs,
                ValueId y);
+  // Whether a value is in fp32 though products are not.
+  bool is_wide(ValueId id) const {
+    return graph_.dtype != DType::fp32 &&
+           block_.values[static_cast<std::size_t>(id)].dtype == DType::fp32;
+  }
   std::int64_t width_of(ValueId id) const {
     return width(block_.values[static_cast<std::size_t>(id)].dtype);
   }
@@ -94,9 +99,9 @@ void EagerKernels::operate(Kernel kernel, const GraphOp& from, std::int64_t n,
 void EagerKernels::rewrite_norm(const GraphOp& op) {
   const ValueId x = op.inputs[0], y = op.outputs[0], rstd = op.outputs[1];
   const std::int64_t n = op.work.extents[0].code * op.work.extents[1].code;
-  const Kept kept{like(y, DType::fp32), like(y, graph_.dtype)};
+  const Kept kept{is_wide(x) ? x : like(y, DType::fp32), like(y, graph_.dtype)};
   const ValueId squares = like(y, DType::fp32), scaled = like(y, DType::fp32);
-  pass(op, n, x, kept.wide);
+  if (!is_wide(x)) pass(op, n, x, kept.wide);
   pass(op, n, kept.wide, squares);
   pass(op, n, squares, rstd, true);
   pass(op, n, kept.wide, scaled);
@@ -112,7 +117,8 @@ void EagerKernels::rewrite_norm_backward(const GraphOp& op) {
   const Kept& kept = kept_.at(rstd);
   const ValueId d_scaled = like(dy, graph_.dtype), product = like(dy, graph_.dtype);
   const ValueId d_wide = like(dy, DType::fp32), along = like(dy, DType::fp32);
-  const ValueId dx_wide = like(dy, DType::fp32), through_rstd = like(dy, DType::fp32);
+  const ValueId dx_wide = is_wide(dx) ? dx : like(dy, DType::fp32);
+  const ValueId through_rstd = like(dy, DType::fp32);
   const ValueId d_rstd = like(rstd, DType::fp32);
   pass(op, n, dy, d_scaled);
   operate(Kernel::multiply, op, n, {dy, kept.scaled}, product);
@@ -123,7 +129,7 @@ void EagerKernels::rewrite_norm_backward(const GraphOp& op) {
   pass(op, n, d_wide, dx_wide);
   pass(op, n, kept.wide, through_rstd);
   operate(Kernel::add, op, n, {through_rstd}, dx_wide);
-  pass(op, n, dx_wide, dx);
+  if (!is_wide(dx)) pass(op, n, dx_wide, dx);
 }
 
 void EagerKernels::rewrite_rotary(const GraphOp& op) {

@@ -45,6 +45,7 @@ Json strategy_json(const Plan& plan) {
        {"communication_overlap", s.communication_overlap},
        {"memory_efficient_linear", s.memory_efficient_linear},
        {"reduce_dtype", name(s.reduce_dtype)},
+       {"reduce_bucket", s.reduce_bucket},
        {"compile", s.is_compiled},
        {"compile_loss", s.compiles_loss},
        {"fused_experts", s.fuses_experts},

@@ -65,6 +65,9 @@ std::string layout_text(const Strategy& s) {
   if (const EngineRules* rules = engine_named(s.engine);
       rules != nullptr && s.reduce_dtype != rules->reduce_dtype)
     text += fmt::format(", gradients reduced in {}", name(s.reduce_dtype));
+  if (const EngineRules* rules = engine_named(s.engine);
+      rules != nullptr && s.reduce_bucket != rules->reduce_bucket)
+    text += fmt::format(", gradients reduced by {}", s.reduce_bucket);
   if (!s.is_compiled) text += ", op by op";
   if (s.compiles_loss) text += ", loss compiled";
   if (!s.communication_overlap) text += ", no exchange overlaps";

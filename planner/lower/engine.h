@@ -44,11 +44,13 @@ struct EngineRules {
   bool has_unfused_attention = false;      ///< can make scores tensors: see GraphOptions
   std::int64_t longest_fused_softmax = 0;  ///< see GraphOptions
   bool widens_norms = false;               ///< see GraphOptions
+  bool widens_residuals = false;           ///< see GraphOptions
   bool has_eager_kernels = false;          ///< can run without a compiler: see GraphOptions
   bool pools_by_stream = false;  ///< gathers and reductions take memory on streams of their own
   bool keeps_root = false;   ///< embedding and head are one unit, gathered for a whole micro-step
   bool drops_by_op = false;  ///< can recompute some ops of a layer
   bool keeps_attended = false;          ///< keeps outputs of attention that alone is recomputed
+  bool holds_outputs = false;           ///< logits, keys and values, see lower/held_outputs.cpp
   bool reduces_replicas_again = false;  ///< HSDP: sums over replicas once more before the update
   bool sends_copies = false;            ///< can send a token once per rank: Dispatch::deep_ep
   bool pairs_micro_steps = false;       ///< one forward while the one before runs backward
@@ -78,6 +80,7 @@ struct EngineRules {
   bool keeps_gradient_shards = false;    ///< at stage 3, from step to step
   bool sums_from_zero = false;           ///< kept gradients are cleared, and all micro-steps add
   bool accumulates_in_products = false;  ///< products of weight gradients add to them
+  bool keeps_stand_ins = false;          ///< for gradients so added, see lower/stand_ins.cpp
   bool adds_after_backward = false;      ///< a micro-step's gradients are added when all are made
   bool has_gradient_buckets = false;     ///< copies of gradients for their reduction, in 16 bits
   bool all_reduces_gradients = false;    ///< kept ones, over all ranks, also where state is split
@@ -94,6 +97,7 @@ struct EngineRules {
   DType reduce_dtype = DType::bf16;   ///< of gradients, where the strategy does not say
   bool swaps_optimizer = false;       ///< can keep AdamW's moments on the host
   bool has_muon = false;              ///< Muon for the matrices of layers
+  std::int64_t reduce_bucket = 0;     ///< see Strategy; 0: gradients are reduced unit by unit
   std::int64_t optimizer_copies = 0;  ///< temporaries of a parameter's shard in its update
 
   /// Temporaries of one kernel call that are alive at once, appended to the list.

@@ -188,14 +188,16 @@ constexpr EngineRules composer() {
 /// Source: PyTorch, torch/distributed/fsdp, _flat_param.py: without MixedPrecision flat parameters
 /// are gathered, and gradients reduced, in fp32; torch/csrc autocast_mode.cpp, which caches casts
 /// of leaves alone, so that views of a flat parameter are cast where products read them, here a
-/// unit at once; Hugging Face transformers, modeling_llama.py, whose loss widens all logits. Given
-/// up: residuals in fp32, which an embedding in fp32 begins
+/// unit at once, and leaves residuals in fp32, which an embedding in fp32 begins; Hugging Face
+/// transformers, modeling_llama.py, whose loss widens all logits
 constexpr EngineRules fsdp1_autocast() {
   EngineRules rules = fsdp1();
   rules.name = "fsdp1_autocast";
   rules.summary =
       "PyTorch's first FSDP under autocast: weights gathered in fp32, whole loss in fp32";
   rules.gathers_wide = true;
+  rules.widens_residuals = true;
+  rules.holds_outputs = true;
   rules.has_fp8_products = false;
   rules.updates_op_by_op = false;
   rules.reduce_dtype = DType::fp32;

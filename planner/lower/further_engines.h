@@ -40,9 +40,12 @@ constexpr EngineRules megatron() {
   rules.most_zero = 1;
   rules.sums_from_zero = true;
   rules.accumulates_in_products = true;
+  rules.keeps_stand_ins = true;
   rules.gathers_in_forward = true;
   rules.chunks_loss = false;
   rules.loss = LossKind::fp32_whole;
+  rules.may_compile_loss =
+      true;  // core/extensions/transformer_engine.py, te_parallel_cross_entropy
   rules.reduce_dtype = DType::fp32;
   rules.workspaces = no_workspaces;
   return rules;
@@ -64,7 +67,7 @@ constexpr EngineRules megatron_fsdp() {
   rules.keeps_narrow_shards = true;
   rules.least_zero = 3;
   rules.most_zero = 3;
-  rules.accumulates_in_products = false;
+  rules.accumulates_in_products = rules.keeps_stand_ins = false;
   rules.gathers_in_forward = false;
   return rules;
 }
@@ -123,8 +126,9 @@ constexpr EngineRules deepspeed() {
   rules.keeps_narrow_shards = true;
   rules.keeps_gradient_shards = true;
   rules.may_keep_references = true;
-  rules.pools_narrow_logits = true;  // as in accelerate()
-  rules.updates_on_host = true;      // runtime/zero/offload_config.py
+  rules.pools_narrow_logits = true;   // as in accelerate()
+  rules.updates_on_host = true;       // runtime/zero/offload_config.py
+  rules.reduce_bucket = 500'000'000;  // runtime/zero/config.py, reduce_bucket_size
   rules.loss = LossKind::fp32_whole;
   rules.workspaces = torchtitan_workspaces;
   return rules;
@@ -136,10 +140,10 @@ constexpr EngineRules mindspeed() {
   EngineRules rules = megatron();
   rules.name = "mindspeed";
   rules.summary = "MindSpeed: Megatron-LM on Ascend, gradients added by passes of their own";
-  rules.has_fp8_products = rules.has_transformer_engine = false;
+  rules.has_fp8_products = rules.has_transformer_engine = rules.may_compile_loss = false;
   rules.pairs_micro_steps = rules.has_unfused_attention = rules.may_overlap_nothing = false;
   rules.offloads_chunks = false;
-  rules.accumulates_in_products = false;
+  rules.accumulates_in_products = rules.keeps_stand_ins = false;
   return rules;
 }
 
@@ -250,6 +254,7 @@ constexpr EngineRules colossalai() {
   rules.pools_by_stream = false;
   rules.may_keep_references = rules.swaps_dense = false;
   rules.updates_on_host = false;
+  rules.reduce_bucket = 0;
   rules.most_zero = 2;
   return rules;
 }

@@ -118,7 +118,8 @@ void Lowering::loss_chunk(std::int16_t chunk, std::int64_t first, std::int64_t r
 // Logits are widened to fp32 and differentiated by autograd; the weight gradient of a chunk is a
 // tensor of its own, and the one before it is still referenced while it is made.
 //
-// Source: XTuner V1 (InternLM/xtuner, b934f4620), loss/chunk_loss.py
+// Source: XTuner V1 (InternLM/xtuner, b934f4620), loss/chunk_loss.py; Transformer Engine,
+// common/triton/cross_entropy.py, whose kernel leaves gradients where it reads logits
 void Lowering::autograd_loss_chunk(std::int16_t chunk, std::int64_t first, std::int64_t rows) {
   const Origin from = origin(Phase::loss, StepPart::lm_head, -1, chunk);
   const std::int64_t E = graph_.width, V = graph_.vocabulary;
@@ -144,7 +145,10 @@ void Lowering::autograd_loss_chunk(std::int16_t chunk, std::int64_t first, std::
   const BufferId gradient =
       adds_chunks || adds_apart ? transient(V, E, graph_.dtype) : head_gradient_;
   op(Kernel::matmul, from, {rows, V, E}, {hidden, head_weight_}, {narrow});
-  if (is_narrow) {
+  if (is_narrow && rules_.has_transformer_engine) {
+    cross_entropy(from, rows, logits, labels);
+    cast(from, rows * V, logits, logits);
+  } else if (is_narrow) {
     compiled_cross_entropy(from, rows, logits, labels);
   } else {
     cast(from, rows * V, narrow, logits);
@@ -153,9 +157,10 @@ void Lowering::autograd_loss_chunk(std::int16_t chunk, std::int64_t first, std::
   }
   op(Kernel::matmul_input_backward, from, {rows, V, E}, {d_logits, head_weight_}, {d_hidden});
   const bool is_added = !adds_chunks && !adds_apart && (first > 0 || adds_gradients());
-  const OpId product =
-      op(is_added ? Kernel::matmul_weight_backward_add : Kernel::matmul_weight_backward, from,
-         {rows, V, E}, {d_logits, hidden}, {gradient});
+  const OpId product = head_gradient_product(
+      is_added ? Kernel::matmul_weight_backward_add : Kernel::matmul_weight_backward, from, rows,
+      d_logits, hidden, gradient);
+  if (rules_.holds_outputs) outputs_.push_back(logits);
   if (adds_apart) add_gradient(from, PendingSum{gradient, head_gradient_, V * E});
   if (!adds_chunks) return;
   build_.hold(logits, product);
@@ -215,6 +220,7 @@ void Lowering::final_norm_backward() {
   const Origin from = origin(Phase::loss, StepPart::final_norm);
   const BufferId norm = piece_view(units_.back(), norm_parameter, false);
   const BufferId gradient = piece_view(units_.back(), norm_parameter, true);
+  const DType dtype = build_.draft().buffer(input(layers_.size(), 0)).dtype;
   for (std::size_t m = 0; m < micro_batches_.size(); ++m) {
     const bool is_added = m > 0 || adds_gradients();
     const BufferId addend =
@@ -222,7 +228,7 @@ void Lowering::final_norm_backward() {
             ? gradient
             : build_.transient({{E, 1, 1}, graph_.dtype, MemoryCategory::gradients, Space::device});
     micro_batches_[m].gradient =
-        build_.transient({{T, E, 1}, graph_.dtype, MemoryCategory::logits_and_loss, Space::device});
+        build_.transient({{T, E, 1}, dtype, MemoryCategory::logits_and_loss, Space::device});
     op(graph_.norm.backward, from, {T, E},
        {rows_of(d_hidden_, m), input(layers_.size(), m), norm, final_rstd_[m]},
        {micro_batches_[m].gradient, addend});

@@ -120,6 +120,11 @@ void Lowering::make_resident() {
   batch.boundaries = of(n_packs * (strategy_.pack_length + 1), DType::int32);
   batch.valid_tokens = of(1, DType::fp32);
   make_balance_loss();
+  if (strategy_.reduce_bucket > 0)
+    build_.resident({{strategy_.reduce_bucket, 1, 1},
+                     graph_.dtype,
+                     MemoryCategory::communication_buffers,
+                     Space::device});
   scalars_ = of(2, DType::fp32);
   batch.loss = build_.view(scalars_, 0, {1, 1, 1}, DType::fp32);
   batch.grad_norm = build_.view(scalars_, width(DType::fp32), {1, 1, 1}, DType::fp32);
@@ -348,6 +353,7 @@ GraphOptions graph_options(const Strategy& strategy) {
   options.weighs_activations = rules->weighs_activations;
   options.is_compiled = strategy.is_compiled;
   options.widens_norms = rules->widens_norms;
+  options.widens_residuals = rules->widens_residuals;
   options.fuses_experts = strategy.fuses_experts;
   options.fuses_attention = strategy.fuses_attention;
   if (!strategy.fuses_attention) options.sample_length = strategy.sample_length;

@@ -42,6 +42,7 @@ class Lowering {
   void open_gradients(FsdpUnit& unit, Phase phase);
   void reduce(FsdpUnit& unit, bool is_first);
   BufferId reduce_flat(const FsdpUnit& unit, UnitFlat& flat, bool is_first);
+  TensorSpec put_together(TensorSpec whole) const;
   void reduce_root(bool is_first);
   void convert_reduced(const Origin& from, UnitFlat& flat, BufferId reduced, bool is_first);
   void settle(bool is_first);
@@ -115,6 +116,15 @@ class Lowering {
   void widen_gradients();
   void update_in_groups();
   void publish_weights();
+
+  // stand_ins.cpp: what autograd is given for gradients that products add up
+  void make_stand_ins();
+  OpId head_gradient_product(Kernel kernel, const Origin& from, std::int64_t rows,
+                             BufferId d_logits, BufferId hidden, BufferId gradient);
+
+  // held_outputs.cpp: what a forward pass returns, until the end of its micro-step
+  void hold_keys(const PreparedBlock& block, std::span<const Values> values);
+  void hold_outputs();
 
   // host_update.cpp: what waits and is updated on the host
   Space space_of_state() const {
@@ -309,7 +319,8 @@ class Lowering {
   std::vector<BufferId> final_rstd_;  ///< by micro-batch
   BufferId head_weight_ = no_buffer, head_gradient_ = no_buffer;
   BufferId last_chunk_gradient_ = no_buffer;
-  BufferId logits_ = no_buffer;  ///< of the last chunk, in the dtype of products
+  BufferId logits_ = no_buffer;    ///< of the last chunk, in the dtype of products
+  std::vector<BufferId> outputs_;  ///< of the micro-step, where they are held
 
   std::vector<BufferId> operands_;                                 ///< of the op being written
   std::vector<WorkspaceSpec> workspaces_;                          ///< of the op being written

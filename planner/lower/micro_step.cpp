@@ -15,10 +15,12 @@ void Lowering::swap_out(std::int16_t layer) {
   const Extent n = strategy_.rank_tokens() * graph_.width;
   for (std::size_t m = 0; m < micro_batches_.size(); ++m) {
     BufferId& on_host = on_host_[static_cast<std::size_t>(layer) * micro_batches_.size() + m];
-    on_host =
-        build_.transient({{n, 1, 1}, graph_.dtype, MemoryCategory::saved_activations, Space::host});
-    pending_swap_ = op(Kernel::copy_to_host, origin(Phase::forward, StepPart::swap, layer), {n},
-                       {input(static_cast<std::size_t>(layer), m)}, {on_host}, Lane::swap_out);
+    const BufferId from = input(static_cast<std::size_t>(layer), m);
+    const DType dtype = build_.draft().buffer(from).dtype;
+    on_host = build_.transient({{n, 1, 1}, dtype, MemoryCategory::saved_activations, Space::host});
+    pending_swap_ =
+        op({Kernel::copy_to_host, dtype, Group::none, {n}},
+           origin(Phase::forward, StepPart::swap, layer), {from}, {on_host}, Lane::swap_out);
   }
 }
 
@@ -26,12 +28,12 @@ void Lowering::swap_in(std::int16_t layer) {
   if (layer < 0 || !is_swapped(layer)) return;
   const std::int64_t T = strategy_.rank_tokens(), E = graph_.width;
   for (std::size_t m = 0; m < micro_batches_.size(); ++m) {
+    const BufferId from = on_host_[static_cast<std::size_t>(layer) * micro_batches_.size() + m];
+    const DType dtype = build_.draft().buffer(from).dtype;
     BufferId& to = input(static_cast<std::size_t>(layer), m);
-    to = build_.transient(
-        {{T, E, 1}, graph_.dtype, MemoryCategory::saved_activations, Space::device});
-    op(Kernel::copy_to_device, origin(Phase::backward, StepPart::swap, layer), {T * E},
-       {on_host_[static_cast<std::size_t>(layer) * micro_batches_.size() + m]}, {to},
-       Lane::swap_in);
+    to = build_.transient({{T, E, 1}, dtype, MemoryCategory::saved_activations, Space::device});
+    op({Kernel::copy_to_device, dtype, Group::none, {T * E}},
+       origin(Phase::backward, StepPart::swap, layer), {from}, {to}, Lane::swap_in);
   }
 }
 
@@ -64,10 +66,10 @@ void Lowering::layer_forward(std::int16_t layer) {
   run_forward(runs(block, values, Phase::forward, layer),
               std::span(&earlier_swap, earlier_swap == no_op ? 0u : 1u));
   if (is_swapped(layer) && rules_.swaps_after_layer) swap_out(layer);
-  for (std::size_t m = 0; m < values.size(); ++m) {
-    input(i + 1, m) = values[m][at(block.output)];
-    if (is_recomputed(layer)) forget(block, values[m]);
-  }
+  for (std::size_t m = 0; m < values.size(); ++m) input(i + 1, m) = values[m][at(block.output)];
+  hold_keys(block, values);
+  if (is_recomputed(layer))
+    for (Values& of : values) forget(block, of);
   kept_[i] = std::move(values);
   leave(unit);
 }
@@ -187,6 +189,7 @@ void Lowering::micro_step(bool is_first, std::int64_t repeat) {
   forward();
   loss(is_first);
   backward(is_first);
+  hold_outputs();
   log_metrics();
   build_.end_section(static_cast<std::int32_t>(repeat), origin(Phase::backward, StepPart::section));
 }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "costmodel/diagnostics/check.h"
 #include "planner/lower/lowering.h"
 
@@ -85,6 +87,7 @@ void Lowering::make_units() {
     units_.push_back(
         make_unit(blocks_[layers_[layer] + 1u], static_cast<std::int16_t>(layer), "layer"));
   units_.push_back(make_unit(blocks_.back(), -1, "head"));
+  make_stand_ins();
 }
 
 bool Lowering::keeps_gathered(const FsdpUnit& unit) const {
@@ -231,6 +234,17 @@ void Lowering::reduce_root(bool is_first) {
     if (buffer != no_buffer) build_.hold(buffer, last);
 }
 
+// What gradients are copied into where a reduction takes no more of them than a bucket has room
+// for; another copy joins them behind it.
+//
+// Source: DeepSpeed, runtime/zero/stage3.py, __ipg_bucket_flat_buffer, and
+// runtime/comm/coalesced_collectives.py, reduce_scatter_coalesced
+TensorSpec Lowering::put_together(TensorSpec whole) const {
+  const std::int64_t bucket = strategy_.reduce_bucket;
+  if (bucket > 0) whole.shape[0] = std::min(whole.shape[0].code, bucket);
+  return whole;
+}
+
 BufferId Lowering::reduce_flat(const FsdpUnit& unit, UnitFlat& flat, bool is_first) {
   const Origin from = origin(Phase::backward, StepPart::reduce_scatter, unit.layer);
   const Extent n = flat.layout->elements;
@@ -239,7 +253,7 @@ BufferId Lowering::reduce_flat(const FsdpUnit& unit, UnitFlat& flat, bool is_fir
   BufferId full = flat.gradient;
   flat.gradient = no_buffer;
   if (rules_.copies_gradients || on_wire != graph_.dtype) {
-    const BufferId copy = build_.transient(scratch);
+    const BufferId copy = build_.transient(put_together(scratch));
     cast(origin(Phase::backward, StepPart::copy_in, unit.layer), n, full, copy);
     full = copy;
   }

@@ -10,9 +10,11 @@ void check_kernels(const Plan& plan, const EngineRules& rules, Request& request)
   if (!s.is_compiled && !rules.has_eager_kernels)
     request.problem("compile", fmt::format("{} has fused kernels only", rules.name),
                     "engine torchtitan also runs op by op");
-  if (s.compiles_loss && (!rules.may_compile_loss || !s.is_compiled || s.tensor_parallel > 1))
-    request.problem("compile_loss", "only torchtitan compiles its loss, where it compiles layers",
-                    "leave it out; tensor parallel ranks share a loss that is not compiled");
+  const bool shares_loss = s.tensor_parallel > 1 && !rules.has_transformer_engine;
+  if (s.compiles_loss && (!rules.may_compile_loss || !s.is_compiled || shares_loss))
+    request.problem("compile_loss",
+                    "only torchtitan compiles its loss, where it compiles layers, and megatron",
+                    "leave it out; tensor parallel ranks of torchtitan share a loss op by op");
   if (!s.fuses_experts && !rules.has_eager_kernels)
     request.problem("fused_experts",
                     fmt::format("{} has fused kernels for experts only", rules.name),
@@ -27,6 +29,9 @@ void check_kernels(const Plan& plan, const EngineRules& rules, Request& request)
     request.problem("reduce_dtype", "gradients are reduced in bf16 or fp32");
   else if (request.fields().reduce_dtype == DType::bf16 && s.compute_dtype == DType::fp32)
     request.problem("reduce_dtype", "a step in fp32 also reduces its gradients in fp32");
+  if (request.fields().reduce_bucket && rules.reduce_bucket == 0)
+    request.problem("reduce_bucket", fmt::format("{} reduces gradients unit by unit", rules.name),
+                    "engine deepspeed puts them together");
   if (a.position == Position::learned && s.sample_length > a.max_position_embeddings)
     request.problem("pack_length",
                     fmt::format("{} has {} positions, samples have {} tokens", plan.model_name,

@@ -147,6 +147,7 @@ void Resolver::choose_counts() {
   s.gathers_fp8 = from_.fp8_param_gather.value_or(false);
   s.compute_dtype = from_.compute_dtype.value_or(rules_->compute_dtype);
   s.reduce_dtype = from_.reduce_dtype.value_or(rules_->reduce_dtype);
+  s.reduce_bucket = from_.reduce_bucket.value_or(rules_->reduce_bucket);
   s.is_compiled = from_.compile.value_or(true);
   s.compiles_loss = from_.compile_loss.value_or(false);
   s.fuses_experts = from_.fused_experts.value_or(true);

@@ -39,6 +39,7 @@ struct RunFile {
   std::optional<Fp8Recipe> fp8_recipe;
   std::optional<bool> fp8_param_gather;
   std::optional<DType> reduce_dtype;
+  std::optional<std::int64_t> reduce_bucket;
   std::optional<bool> compile;
   std::optional<bool> compile_loss;
   std::optional<bool> fused_experts;
@@ -177,6 +178,12 @@ struct RunFile {
                   "true: weights of fp8 products are kept and gathered in fp8, not in 16 bits");
     archive.field("reduce_dtype", reduce_dtype,
                   "Of gradients when they are reduced: bf16 or fp32 (default: the engine's)");
+    archive
+        .field("reduce_bucket", reduce_bucket,
+               "Elements of the buffer in which gradients are put together for their reduction "
+               "(default: the engine's, where it has one)")
+        .at_least(1)
+        .at_most(4'000'000'000);
     archive.field("compile", compile,
                   "false: norms, rotary angles and activations run op by op (default true)");
     archive.field("compile_loss", compile_loss,

@@ -1,8 +1,22 @@
 #include "planner/validate/row_notes.h"
 
 #include <charconv>
+#include <optional>
 
 namespace xt {
+namespace {
+
+std::optional<std::int64_t> reduce_bucket(const PublishedRow& row) {
+  constexpr std::string_view before = "reduce bucket ";
+  const std::size_t found = row.notes.find(before);
+  if (found == std::string::npos) return std::nullopt;
+  const char* const number = row.notes.data() + found + before.size();
+  double elements = 0;
+  std::from_chars(number, row.notes.data() + row.notes.size(), elements);
+  return static_cast<std::int64_t>(elements);
+}
+
+}  // namespace
 
 std::int64_t state_ranks(const PublishedRow& row) {
   constexpr std::string_view before = "optimizer state sharded over ";
@@ -34,9 +48,19 @@ bool keeps_references(const PublishedRow& row) {
 }
 
 bool compiles_loss(const PublishedRow& row) {
+  if (row.notes.find("fused cross entropy (Transformer Engine)") != std::string::npos) return true;
   return row.framework.starts_with("torchtitan") &&
          row.framework.find(" 2025") != std::string::npos && row.compile.value_or(false) &&
          row.parallel.tp == 1;
+}
+
+std::vector<std::pair<std::string, std::string>> flags_of_notes(const PublishedRow& row) {
+  std::vector<std::pair<std::string, std::string>> flags;
+  if (compiles_loss(row)) flags.emplace_back("compile_loss", "true");
+  if (const auto bucket = reduce_bucket(row))
+    flags.emplace_back("reduce_bucket", std::to_string(*bucket));
+  if (keeps_references(row)) flags.emplace_back("memory_efficient_linear", "false");
+  return flags;
 }
 
 bool may_be_of_device(const PublishedRow& row) {

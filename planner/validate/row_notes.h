@@ -3,6 +3,9 @@
 // What a row tells beside its fields.
 
 #include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "costmodel/hardware/profile.h"
 #include "planner/validate/published_row.h"
@@ -31,8 +34,12 @@ bool overlaps_nothing(const PublishedRow& row);
 bool keeps_references(const PublishedRow& row);
 
 /// Whether a row's loss is compiled: versions of torchtitan that have components/loss.py compile it
-/// where they compile layers.
+/// where they compile layers; or whether Transformer Engine has it as a kernel.
 bool compiles_loss(const PublishedRow& row);
+
+/// What a row's notes say of references, of its loss and of the elements of the buffer in which
+/// gradients are put together, as keys of a run file.
+std::vector<std::pair<std::string, std::string>> flags_of_notes(const PublishedRow& row);
 
 /// Whether memory of unknown kind may be what the device counts.
 bool may_be_of_device(const PublishedRow& row);

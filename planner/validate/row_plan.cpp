@@ -327,8 +327,6 @@ Flags flags_of(const PublishedRow& row, const EngineOfFramework& of, const Profi
     flags.emplace_back("reduce_dtype", *dtype);
   if (const std::string_view share = offload_of(row)->of_chunks; !share.empty())
     flags.emplace_back("offload_share", std::string(share));
-  if (compiles_loss(row)) flags.emplace_back("compile_loss", "true");
-  if (keeps_references(row)) flags.emplace_back("memory_efficient_linear", "false");
   if (const auto ops = dropped_ops(row)) flags.emplace_back("recompute_ops", *ops);
   const EngineRules& rules = *engine_named(of.engine);
   const bool is_eager_at_rest = rules.has_eager_kernels && rules.keeps_narrow_shards;
@@ -336,7 +334,7 @@ Flags flags_of(const PublishedRow& row, const EngineOfFramework& of, const Profi
   if (rules.has_eager_kernels && !is_fused) flags.emplace_back("compile", "false");
   if (notes_say(row, "experts by grouped_mm on gathered"))
     flags.emplace_back("fused_experts", "false");
-  for (const Flags& more : {data_flags(row, of), layout_flags(row, profile)})
+  for (const Flags& more : {data_flags(row, of), layout_flags(row, profile), flags_of_notes(row)})
     flags.insert(flags.end(), more.begin(), more.end());
   return flags;
 }

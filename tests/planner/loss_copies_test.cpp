@@ -47,6 +47,18 @@ TEST(LossCopies, OfACompiledLossAreLogitsAndGradientIn16Bits) {
   EXPECT_NEAR(copies(schedule_of("torchtitan", {{"compile_loss", "true"}})), 2 * 2, little);
 }
 
+// Transformer Engine's kernel leaves gradients where logits were; a quarter of as many bytes stand
+// in for the gradient of lm_head.
+TEST(LossCopies, OfTransformerEngineAreLogitsIn16BitsAlone) {
+  const double stand_in = 2 * 4096.0 / tokens;
+  for (const std::int64_t ranks : {1, 4}) {
+    const Flags flags = {{"recompute", "all"}, {"tensor_parallel", std::to_string(ranks)}};
+    const Flags fused = test::with(flags, {{"compile_loss", "true"}});
+    EXPECT_NEAR(copies(schedule_of("megatron", fused), ranks), 2 + stand_in, 2 * little);
+    EXPECT_NEAR(copies(schedule_of("megatron", flags), ranks), 2 + 4, 2 * little);
+  }
+}
+
 TEST(LossCopies, OfATracedGraphAreExponentialsToo) {
   EXPECT_NEAR(copies(schedule_of("simple_fsdp")), 4 * 4, little);
 }

@@ -22,5 +22,20 @@ TEST(RowNotes, RoutedModelsOfAutoModelAttendByTransformerEngine) {
   EXPECT_FALSE(attends_by_transformer_engine(row));
 }
 
+TEST(RowNotes, SayHowManyGradientsArePutTogether) {
+  PublishedRow row = test::row_of("flagperf");
+  EXPECT_TRUE(flags_of_notes(row).empty());
+  row.notes = "ZeRO prefetch bucket 1e7, gather bucket 1e8, reduce bucket 2e7, overlap on";
+  const std::vector<std::pair<std::string, std::string>> bucket = {{"reduce_bucket", "20000000"}};
+  EXPECT_EQ(flags_of_notes(row), bucket);
+}
+
+TEST(RowNotes, SayThatTransformerEngineHasTheLoss) {
+  PublishedRow row = test::row_of("simumax");
+  EXPECT_FALSE(compiles_loss(row));
+  row.notes = "mock data; fused cross entropy (Transformer Engine)";
+  EXPECT_TRUE(compiles_loss(row));
+}
+
 }  // namespace
 }  // namespace xt

@@ -169,9 +169,11 @@ TEST(ScheduleLaws, SwappedLayersWaitInHostMemory) {
     if (drawn.strategy.offloads_optimizer) return;
     const Schedule schedule = drawn.schedule();
     const Bytes peak = memory_peak(schedule, assumed_bindings(schedule), Space::host).peak;
+    const bool is_wide = engine_named(drawn.strategy.engine)->widens_residuals;
+    const DType residual = is_wide ? DType::fp32 : drawn.strategy.compute_dtype;
     const std::int64_t per_layer = drawn.strategy.rank_tokens() *
                                    drawn.strategy.intra_layer_micro_batches *
-                                   drawn.model.hidden_size * width(drawn.strategy.compute_dtype);
+                                   drawn.model.hidden_size * width(residual);
     std::int64_t moments = 0;
     for (const Flat& flat : schedule.flats)
       if (drawn.strategy.swaps_optimizer && flat.exp_avg != no_buffer)

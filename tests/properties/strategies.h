@@ -35,7 +35,8 @@ struct Case {
         "{} drops {} "
         "tp {} tokens shared {} in pieces {} zero {} pp {} of {} fp8 {} {} gathered {} "
         "pairs {} attention fused {} dropped {} offloaded {} state on the host {} weights {} "
-        "exchanges overlap {} references {} loss compiled {} routers balanced {}",
+        "exchanges overlap {} references {} loss compiled {} routers balanced {} "
+        "bucket {}",
         strategy.engine, model.model_type, model.num_hidden_layers, model.tie_word_embeddings,
         strategy.ranks, strategy.expert_parallel,
         dispatch_names[static_cast<std::size_t>(strategy.dispatch)], strategy.sequence_parallel,
@@ -52,7 +53,7 @@ struct Case {
         strategy.expert_parallel_overlap, strategy.fuses_attention, model.has_attention_dropout,
         strategy.offload_share, strategy.offloads_optimizer, strategy.offloads_parameters,
         strategy.communication_overlap, !strategy.memory_efficient_linear, strategy.compiles_loss,
-        strategy.has_balance_loss);
+        strategy.has_balance_loss, strategy.reduce_bucket);
   }
 };
 
@@ -196,8 +197,9 @@ inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& 
   s.reshards_layers = random() % 3 > 0;
   s.memory_efficient_linear = !engine.may_keep_references || s.zero < 3 || random() % 2 == 0;
   s.is_compiled = !engine.has_eager_kernels || random() % 2 == 0;
-  s.compiles_loss =
-      engine.may_compile_loss && s.is_compiled && s.tensor_parallel == 1 && random() % 2 == 0;
+  s.compiles_loss = engine.may_compile_loss && s.is_compiled &&
+                    (s.tensor_parallel == 1 || engine.has_transformer_engine) && random() % 2 == 0;
+  s.reduce_bucket = engine.reduce_bucket == 0 ? 0 : 64 * up_to(512);
   s.fuses_experts = !engine.has_eager_kernels || s.expert_parallel > 1 || !drawn.model.is_moe() ||
                     random() % 2 == 0;
   s.reduce_dtype = random() % 2 == 0 ? DType::bf16 : DType::fp32;

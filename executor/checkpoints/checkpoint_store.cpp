@@ -80,10 +80,11 @@ void CheckpointStore::begin(std::int64_t step) const {
   create_folder(temporary(step));
 }
 
-void CheckpointStore::publish(const CheckpointFile& file, std::string_view metrics) const {
+void CheckpointStore::publish(const CheckpointFile& file, const WrittenLines& metrics) const {
   const fs::path made = temporary(file.position.step);
   for (const auto& [name, digest] : file.state_digests.entries) flush(made / name);
-  write_file(made / checkpoint_metrics_name, metrics, Overwrite::allow);
+  fs::copy_file(metrics.path, made / checkpoint_metrics_name);
+  fs::resize_file(made / checkpoint_metrics_name, metrics.bytes);
   flush(made / checkpoint_metrics_name);
   write_file(made / checkpoint_file_name, checkpoint_text(file), Overwrite::allow);
   flush(made / checkpoint_file_name);

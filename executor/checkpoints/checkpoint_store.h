@@ -7,10 +7,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
-#include <string_view>
 #include <vector>
 
 #include "executor/checkpoints/checkpoint_file.h"
+#include "executor/checkpoints/written_lines.h"
 
 namespace xt {
 
@@ -33,10 +33,11 @@ class CheckpointStore {
   void clear() const;
   /// Makes the folder in which the checkpoint of `step` is written.
   void begin(std::int64_t step) const;
-  /// Gives what was written for `file` its name, once all of it and `metrics` are on disk.
+  /// Gives what was written for `file` its name, once all of it and a copy of `metrics` are on
+  /// disk.
   ///
   /// Assumes: files of the state have been flushed
-  void publish(const CheckpointFile& file, std::string_view metrics) const;
+  void publish(const CheckpointFile& file, const WrittenLines& metrics) const;
   /// Takes every checkpoint away but those of `steps`.
   void keep_only(std::span<const std::int64_t> steps) const;
 

@@ -27,8 +27,10 @@ std::uint64_t element_digest(std::string_view name, std::int64_t first,
   return sum;
 }
 
-std::uint64_t text_digest(std::string_view text) {
-  std::uint64_t digest = golden;
+std::uint64_t text_digest(std::string_view text) { return text_digest(text, golden); }
+
+std::uint64_t text_digest(std::string_view text, std::uint64_t before) {
+  std::uint64_t digest = before;
   for (const char c : text) digest = scrambled(digest + static_cast<unsigned char>(c) + golden);
   return digest;
 }

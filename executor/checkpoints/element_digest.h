@@ -15,5 +15,7 @@ std::uint64_t element_digest(std::string_view name, std::int64_t first,
 
 /// A digest of `text`.
 std::uint64_t text_digest(std::string_view text);
+/// That of a text whose first part has digest `before`, and `text` behind it.
+std::uint64_t text_digest(std::string_view text, std::uint64_t before);
 
 }  // namespace xt

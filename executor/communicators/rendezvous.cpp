@@ -69,7 +69,7 @@ Rendezvous::~Rendezvous() {
     if (!serves()) return;
     std::vector<std::string> others;
     for (int rank = 0; rank < place_.world_size; ++rank)
-      if (rank != recorded_lost_rank()) others.push_back(left_key(rank));
+      if (rank != lost_rank()) others.push_back(left_key(rank));
     store_->wait(others, 2 * patience);
   } catch (const std::exception&) {
     // The store or a rank is gone already; there is nobody left to wait for.
@@ -80,7 +80,7 @@ c10::intrusive_ptr<c10d::Store> Rendezvous::store_of(std::string_view name) cons
   return c10::make_intrusive<c10d::PrefixStore>(fmt::format("{}/", name), store_);
 }
 
-std::optional<int> Rendezvous::recorded_lost_rank() {
+std::optional<int> Rendezvous::lost_rank() const {
   const std::string key(lost_rank_key);
   if (!network_store_->check({key})) return std::nullopt;
   return std::stoi(network_store_->get_to_str(key));
@@ -99,14 +99,14 @@ std::optional<int> Rendezvous::find_lost_rank(std::span<const int> candidates) {
   try {
     store_->set(noticed_key(place_.rank), "1");
     const auto deadline = steady_clock::now() + patience;
-    std::optional<int> lost = recorded_lost_rank();
+    std::optional<int> lost = lost_rank();
     while (!lost && steady_clock::now() < deadline) {
       std::this_thread::sleep_for(poll_interval);
-      lost = recorded_lost_rank();
+      lost = lost_rank();
     }
     if (const std::optional<int> missing = lost ? std::nullopt : first_missing(candidates))
       record_if_first(*network_store_, *missing);
-    lost = recorded_lost_rank();
+    lost = lost_rank();
     store_->set(heard_key(place_.rank), "1");
     if (serves()) wait_for_hearers(lost);
     return lost;

@@ -34,7 +34,8 @@ class StoreServer {
   std::uint16_t port_ = 0;
 };
 
-/// One rank's connection to the store. Used by the one thread that issues collectives.
+/// One rank's connection to the store. Used by the one thread that issues collectives, but for what
+/// says otherwise.
 class Rendezvous {
  public:
   /// Connects, serving the store itself if it is this rank's part.
@@ -52,9 +53,14 @@ class Rendezvous {
   /// The part of the store that belongs to `name`.
   [[nodiscard]] c10::intrusive_ptr<c10d::Store> store_of(std::string_view name) const;
 
+  /// The rank that was recorded as lost, if one was; from any thread.
+  ///
+  /// Throws: std::exception if the store does not answer
+  [[nodiscard]] std::optional<int> lost_rank() const;
+
   /// Which of `candidates` is gone, after a collective among them failed. Waits for whoever knows:
   /// the launcher, an earlier finder, or, after a few seconds, those of the candidates that did not
-  /// come here themselves. None if all of them did.
+  /// come here themselves. None if all of them did. From any thread.
   std::optional<int> find_lost_rank(std::span<const int> candidates);
 
   /// Leaves `text` under `key` for the other ranks; from any thread.
@@ -68,7 +74,6 @@ class Rendezvous {
   void announce_failure();
 
  private:
-  [[nodiscard]] std::optional<int> recorded_lost_rank();
   [[nodiscard]] std::optional<int> first_missing(std::span<const int> candidates);
   void wait_for_hearers(std::optional<int> lost);
   bool serves() const { return !place_.launcher_hosts_store && place_.rank == 0; }

@@ -72,8 +72,15 @@ class CudaStreams final : public Streams {
     events_[event].record(stream(lane));
   }
   void hold_back(Lane lane, Event event) override { events_[event].hold_back(stream(lane)); }
-  void wait(Event event) override { events_[event].wait(); }
-  void wait_all() override { C10_CUDA_CHECK(cudaDeviceSynchronize()); }
+  // What has ended may have been aborted for want of a peer.
+  void wait(Event event) override {
+    events_[event].wait();
+    check_peers();
+  }
+  void wait_all() override {
+    C10_CUDA_CHECK(cudaDeviceSynchronize());
+    check_peers();
+  }
   [[nodiscard]] std::chrono::nanoseconds between(Event earlier, Event later) const override {
     return events_[later].since(events_[earlier]);
   }
@@ -93,14 +100,19 @@ class CudaStreams final : public Streams {
     C10_CUDA_CHECK(cudaMemcpyAsync(host.mutable_data_ptr(), tensor.const_data_ptr(),
                                    tensor.nbytes(), cudaMemcpyDeviceToHost, reads_.front()));
     reads_.front().synchronize();
+    check_peers();
     return host;
   }
 
   std::unique_ptr<Network> network(Rendezvous& rendezvous) override {
-    return nccl_network(rendezvous, device_);
+    watch_ = std::make_shared<PeerWatch>(rendezvous);
+    return nccl_network(rendezvous, device_, watch_);
   }
 
  private:
+  void check_peers() const {
+    if (watch_) watch_->check();
+  }
   const c10::cuda::CUDAStream& stream(Lane lane) const {
     return streams_[static_cast<std::size_t>(lane)];
   }
@@ -109,6 +121,7 @@ class CudaStreams final : public Streams {
   std::vector<c10::cuda::CUDAStream> streams_;  ///< by lane
   std::vector<c10::cuda::CUDAStream> reads_;    ///< one
   std::deque<CudaEvent> events_;                ///< of the longest step so far, used again
+  std::shared_ptr<PeerWatch> watch_;            ///< of all groups, where there is a network
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "costmodel/diagnostics/check.h"
 #include "executor/communicators/single_rank.h"
@@ -33,18 +34,57 @@ Options on_current_stream() {
   return options;
 }
 
-class NcclGroup final : public Communicator {
+constexpr std::chrono::seconds timeout{300};
+
+/// The ranks of a group, and who to ask when one is gone.
+struct Members {
+  Rendezvous& rendezvous;
+  std::string name;
+  std::vector<int> ranks;
+
+  /// Runs `action`. A wrong argument stays what it is; what NCCL or the store reports is a rank
+  /// that is gone.
+  template <typename Action>
+  void guarded(const char* op, const Action& action) const {
+    try {
+      action();
+    } catch (const c10::DistError& error) {
+      const std::string reason = error.what_without_backtrace();
+      throw PeerLost(fmt::format("{} of group {}", op, name), rendezvous.find_lost_rank(ranks),
+                     reason.substr(0, reason.find('\n')));
+    }
+  }
+};
+
+class NcclGroup final : public Communicator, public WatchedGroup {
  public:
-  NcclGroup(Rendezvous& rendezvous, std::string name, std::vector<int> ranks, int rank,
-            c10::intrusive_ptr<ProcessGroupNCCL> backend)
-      : Communicator(rank, static_cast<int>(ranks.size())),
-        rendezvous_(rendezvous),
-        name_(std::move(name)),
-        ranks_(std::move(ranks)),
-        backend_(std::move(backend)) {}
-  ~NcclGroup() override { backend_->shutdown(); }
+  NcclGroup(Members members, int rank, c10::intrusive_ptr<ProcessGroupNCCL> backend,
+            std::shared_ptr<PeerWatch> watch)
+      : Communicator(rank, static_cast<int>(members.ranks.size())),
+        members_(std::move(members)),
+        backend_(std::move(backend)),
+        watch_(std::move(watch)) {
+    watch_->add(*this);
+  }
+  ~NcclGroup() override {
+    watch_->remove(*this);
+    backend_->shutdown();
+  }
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;
+
+  [[nodiscard]] std::string what() const override {
+    return fmt::format("collectives of group {}", members_.name);
+  }
+  [[nodiscard]] std::span<const int> ranks() const override { return members_.ranks; }
+  // LibTorch's thread asks ncclCommGetAsyncError and how long each collective has taken.
+  [[nodiscard]] std::optional<std::string> error() override {
+    const c10d::ErrorType error = backend_->getError();
+    if (error == c10d::ErrorType::SUCCESS) return std::nullopt;
+    if (error == c10d::ErrorType::TIMEOUT) return fmt::format("no answer in {} s", timeout.count());
+    return "NCCL reports an error";
+  }
+  void abort() override { backend_->abort(); }
 
   PendingCollective all_gather(const at::Tensor& full, const at::Tensor& shard) override {
     XT_CHECK(full.numel() == size() * shard.numel(), full.numel(), shard.numel());
@@ -105,28 +145,25 @@ class NcclGroup final : public Communicator {
     });
   }
 
-  /// A wrong argument stays what it is; what NCCL reports is a rank that is gone.
   template <typename Start>
   PendingCollective issue(const char* op, const Start& start) {
-    try {
-      start();
-    } catch (const c10::DistBackendError& error) {
-      const std::string reason = error.what_without_backtrace();
-      throw PeerLost(fmt::format("{} of group {}", op, name_), rendezvous_.find_lost_rank(ranks_),
-                     reason.substr(0, reason.find('\n')));
-    }
+    watch_->check();
+    members_.guarded(op, start);
     return std::make_unique<InOrder>();
   }
 
-  Rendezvous& rendezvous_;
-  std::string name_;
-  std::vector<int> ranks_;
+  Members members_;
   c10::intrusive_ptr<ProcessGroupNCCL> backend_;
+  std::shared_ptr<PeerWatch> watch_;
 };
 
 class NcclNetwork final : public Network {
  public:
-  NcclNetwork(Rendezvous& rendezvous, int device) : rendezvous_(rendezvous), device_(device) {}
+  NcclNetwork(Rendezvous& rendezvous, int device, std::shared_ptr<PeerWatch> watch)
+      : rendezvous_(rendezvous), device_(device), watch_(std::move(watch)) {
+    // LibTorch's thread notes errors and leaves the process, and what runs in it, to the watch.
+    setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", /*overwrite=*/1);
+  }
 
   std::unique_ptr<Communicator> group(std::string_view name, std::span<const int> ranks) override {
     const auto own = std::ranges::find(ranks, rendezvous_.place().rank);
@@ -137,26 +174,28 @@ class NcclNetwork final : public Network {
     options->group_name = std::string(name);
     const int rank = static_cast<int>(own - ranks.begin());
     const auto store = rendezvous_.store_of(fmt::format("nccl/{}/{}", name, ranks.front()));
-    auto backend =
-        c10::make_intrusive<ProcessGroupNCCL>(store, rank, static_cast<int>(ranks.size()), options);
-    backend->eagerConnectSingleDevice(
-        at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(device_)));
-    return std::make_unique<NcclGroup>(rendezvous_, std::string(name),
-                                       std::vector<int>(ranks.begin(), ranks.end()), rank,
-                                       std::move(backend));
+    Members members{rendezvous_, std::string(name), {ranks.begin(), ranks.end()}};
+    c10::intrusive_ptr<ProcessGroupNCCL> backend;
+    members.guarded("connection", [&] {
+      backend = c10::make_intrusive<ProcessGroupNCCL>(store, rank, static_cast<int>(ranks.size()),
+                                                      options);
+      backend->eagerConnectSingleDevice(
+          at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(device_)));
+    });
+    return std::make_unique<NcclGroup>(std::move(members), rank, std::move(backend), watch_);
   }
 
  private:
-  static constexpr std::chrono::seconds timeout{300};
-
   Rendezvous& rendezvous_;
   int device_;
+  std::shared_ptr<PeerWatch> watch_;
 };
 
 }  // namespace
 
-std::unique_ptr<Network> nccl_network(Rendezvous& rendezvous, int device) {
-  return std::make_unique<NcclNetwork>(rendezvous, device);
+std::unique_ptr<Network> nccl_network(Rendezvous& rendezvous, int device,
+                                      std::shared_ptr<PeerWatch> watch) {
+  return std::make_unique<NcclNetwork>(rendezvous, device, std::move(watch));
 }
 
 }  // namespace xt

@@ -6,14 +6,17 @@
 #include <memory>
 
 #include "executor/communicators/communicator.h"
+#include "executor/communicators/peer_watch.h"
 #include "executor/communicators/rendezvous.h"
 
 namespace xt {
 
 /// The network of GPU `device` of this rank. Groups connect when they are made, so ranks make them
-/// in one order.
+/// in one order. `watch` has them while they live: when a rank is lost, what waits for one on the
+/// device goes on, and whoever waits on the host asks the watch.
 ///
 /// Assumes: `rendezvous` outlives the network and its groups
-std::unique_ptr<Network> nccl_network(Rendezvous& rendezvous, int device);
+std::unique_ptr<Network> nccl_network(Rendezvous& rendezvous, int device,
+                                      std::shared_ptr<PeerWatch> watch);
 
 }  // namespace xt

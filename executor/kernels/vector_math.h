@@ -8,9 +8,9 @@
 #include <bit>
 #include <cstdint>
 
-// The best clone is chosen when the program starts. What is inlined into a clone gets its
-// instructions too.
-#if defined(__x86_64__) && !defined(__clang__)
+// The best clone is chosen when the program starts, which a sanitizer of threads would see before
+// it is there itself. What is inlined into a clone gets its instructions too.
+#if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__)
 #define XT_PER_INSTRUCTION_SET __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define XT_PER_INSTRUCTION_SET

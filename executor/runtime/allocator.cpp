@@ -4,56 +4,20 @@
 #include <sanitizer/asan_interface.h>
 #include <sys/mman.h>
 
-#include <bit>
 #include <cstddef>
 #include <mutex>
-#include <new>
 #include <optional>
-#include <vector>
 
-#include "costmodel/diagnostics/check.h"
+#include "executor/runtime/block_pool.h"
 #include "executor/runtime/out_of_memory.h"
 
 namespace xt {
 namespace {
 
-constexpr std::size_t alignment = 64;
 constexpr std::size_t page_bytes = std::size_t{4} << 10;
 constexpr std::size_t huge_page_bytes = std::size_t{2} << 20;
 constexpr std::size_t slab_bytes = std::size_t{8} << 20;
 constexpr std::size_t large_bytes = std::size_t{1} << 20;
-constexpr std::uint32_t live_mark = 0x5854a110;
-
-// Eight classes an octave: a block is at most an eighth larger than what was asked for.
-constexpr unsigned steps_per_octave_log2 = 3;
-constexpr std::size_t n_size_classes = std::size_t{48} << steps_per_octave_log2;
-
-struct SizeClass {
-  std::size_t index;
-  std::size_t bytes;
-};
-
-constexpr SizeClass size_class(std::size_t requested) {
-  const std::size_t units = (requested + alignment - 1) / alignment;
-  constexpr std::size_t steps = std::size_t{1} << steps_per_octave_log2;
-  if (units <= steps) return {units, units * alignment};
-  const unsigned octave =
-      static_cast<unsigned>(std::bit_width(units - 1)) - steps_per_octave_log2 - 1;
-  const std::size_t rounded = ((units - 1) >> octave) + 1;
-  return {((octave + 1) << steps_per_octave_log2) + rounded - steps,
-          (rounded << octave) * alignment};
-}
-
-/// Stands in front of every block.
-struct alignas(alignment) Header {
-  std::size_t requested;
-  Header* next_free;
-  std::uint32_t size_class;
-  std::uint32_t mark;
-  Space space;
-  MemoryCategory category;
-};
-static_assert(sizeof(Header) == alignment);
 
 thread_local Space this_space = Space::device;
 thread_local MemoryCategory this_category = MemoryCategory::other;
@@ -77,19 +41,15 @@ class CachingAllocator final : public c10::Allocator {
   c10::DataPtr allocate(std::size_t requested) override {
     const c10::Device cpu(c10::DeviceType::CPU);
     if (requested == 0) return {nullptr, nullptr, &release, cpu};
-    const SizeClass wanted = size_class(requested);
     const std::scoped_lock lock(mutex_);
     check_limit(Bytes(static_cast<std::int64_t>(requested)));
-    Header* header = take(wanted);
-    header->requested = requested;
-    header->size_class = static_cast<std::uint32_t>(wanted.index);
-    header->mark = live_mark;
-    header->space = this_space;
-    header->category = this_category;
-    usage_.take(header->space, header->category, Bytes(static_cast<std::int64_t>(requested)));
-    void* data = header + 1;
-    ASAN_POISON_MEMORY_REGION(data, wanted.bytes);  // what was not asked for may not be touched
-    ASAN_UNPOISON_MEMORY_REGION(data, requested);
+    MemoryBlock* const block = take(block_bytes(requested));
+    block->requested = requested;
+    block->space = this_space;
+    block->category = this_category;
+    usage_.take(block->space, block->category, Bytes(static_cast<std::int64_t>(requested)));
+    void* data = block + 1;
+    ASAN_UNPOISON_MEMORY_REGION(data, requested);  // the rest of the block may not be touched
     return {data, data, &release, cpu};
   }
 
@@ -117,15 +77,11 @@ class CachingAllocator final : public c10::Allocator {
  private:
   static void release(void* data);
 
-  void give_back(Header* header) {
+  void give_back(MemoryBlock* block) {
     const std::scoped_lock lock(mutex_);
-    XT_CHECK(header->mark == live_mark, header->mark);
-    header->mark = 0;
-    ASAN_POISON_MEMORY_REGION(header + 1, header->requested);
-    usage_.give_back(header->space, header->category,
-                     Bytes(static_cast<std::int64_t>(header->requested)));
-    header->next_free = free_[header->size_class];
-    free_[header->size_class] = header;
+    usage_.give_back(block->space, block->category,
+                     Bytes(static_cast<std::int64_t>(block->requested)));
+    pool_of(block->pool).give_back(block);
   }
 
   void check_limit(Bytes asked) const {
@@ -134,23 +90,17 @@ class CachingAllocator final : public c10::Allocator {
       throw beyond_limit(asked, *limit, this_space, this_category, usage_);
   }
 
-  /// A free block of the class, else a new one.
-  Header* take(const SizeClass& wanted) {
-    XT_CHECK(wanted.index < n_size_classes, wanted.index);
-    if (Header* header = free_[wanted.index]) {
-      free_[wanted.index] = header->next_free;
-      return header;
-    }
-    const std::size_t block = sizeof(Header) + wanted.bytes;
-    if (block >= large_bytes) return new (from_system(block)) Header{};
-    if (slab_left_ < block) {
-      slab_ = from_system(slab_bytes);
-      slab_left_ = slab_bytes;
-    }
-    std::byte* start = slab_;
-    slab_ += block;
-    slab_left_ -= block;
-    return new (start) Header{};
+  BlockPool& pool_of(std::uint8_t id) { return id == large_.id() ? large_ : small_; }
+
+  /// A free block, else one of new memory: a slab for small ones, its own for a large one.
+  MemoryBlock* take(std::size_t bytes) {
+    const std::size_t block = sizeof(MemoryBlock) + bytes;
+    const bool is_large = block >= large_bytes;
+    BlockPool& pool = is_large ? large_ : small_;
+    if (MemoryBlock* const found = pool.take(bytes)) return found;
+    const std::size_t taken = is_large ? block : slab_bytes;
+    pool.add(from_system(taken), taken);
+    return pool.take(bytes);
   }
 
   std::byte* from_system(std::size_t bytes) {
@@ -165,9 +115,10 @@ class CachingAllocator final : public c10::Allocator {
   std::mutex mutex_;
   MemoryUsage usage_;
   std::array<std::optional<Bytes>, n_spaces> limits_;
-  std::array<Header*, n_size_classes> free_{};
-  std::byte* slab_ = nullptr;
-  std::size_t slab_left_ = 0;
+  // A large block is cut for what is more than a quarter of it, so that small ones do not keep
+  // memory from those that need it whole.
+  BlockPool small_{0, {.least_rest = 2 * sizeof(MemoryBlock), .most_octaves = 48}};
+  BlockPool large_{1, {.least_rest = large_bytes, .most_octaves = 2}};
 };
 
 /// Lives until the process is gone: tensors in static storage are freed after main.
@@ -177,7 +128,7 @@ CachingAllocator& allocator() {
 }
 
 void CachingAllocator::release(void* data) {
-  if (data != nullptr) allocator().give_back(static_cast<Header*>(data) - 1);
+  if (data != nullptr) allocator().give_back(static_cast<MemoryBlock*>(data) - 1);
 }
 
 }  // namespace

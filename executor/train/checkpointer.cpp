@@ -27,7 +27,7 @@ Checkpointer::Checkpointer(CheckpointStore store, const Schedule& schedule, Worl
       kept_(std::move(kept)),
       keep_(keep) {}
 
-void Checkpointer::begin(const BufferMemory& memory, CheckpointFile file, std::string metrics) {
+void Checkpointer::begin(const BufferMemory& memory, CheckpointFile file, WrittenLines metrics) {
   wait();
   snapshot_.take(memory);
   writing_ = std::async(
@@ -45,7 +45,7 @@ void Checkpointer::wait() {
 }
 
 // Files are there when the first gather has come, whole when the second has.
-void Checkpointer::write(CheckpointFile file, const std::string& metrics) {
+void Checkpointer::write(CheckpointFile file, const WrittenLines& metrics) {
   const std::int64_t step = file.position.step;
   const std::filesystem::path folder = store_.temporary(step);
   if (is_first()) {
@@ -58,7 +58,7 @@ void Checkpointer::write(CheckpointFile file, const std::string& metrics) {
   snapshot_.publish();
   for (const std::size_t state : states_)
     file.state_digests.entries.emplace_back(state_names[state], digest_text(digests[state]));
-  file.metrics_digest = digest_text(text_digest(metrics));
+  file.metrics_digest = digest_text(metrics.digest);
   store_.publish(file, metrics);
   kept_.push_back(step);
   while (kept_.size() > keep_) kept_.erase(kept_.begin());

@@ -5,7 +5,6 @@
 
 #include <future>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "executor/checkpoints/checkpoint_store.h"
@@ -29,7 +28,7 @@ class Checkpointer {
   /// `file` says where the run stands, `metrics` its lines so far; both count on rank 0 alone.
   ///
   /// Throws: what writing the one before threw
-  void begin(const BufferMemory& memory, CheckpointFile file, std::string metrics);
+  void begin(const BufferMemory& memory, CheckpointFile file, WrittenLines metrics);
   /// Throws: what writing threw, if it has: PeerLost; InputError; std::system_error
   void check();
   /// Returns when what began is whole.
@@ -38,7 +37,7 @@ class Checkpointer {
   void wait();
 
  private:
-  void write(CheckpointFile file, const std::string& metrics);
+  void write(CheckpointFile file, const WrittenLines& metrics);
   bool is_first() const { return world_.rank() == 0; }
 
   CheckpointStore store_;

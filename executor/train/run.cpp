@@ -52,13 +52,13 @@ class Run {
     const Duration skew = session_.world->clock_skew(place_.local_world_size == place_.world_size);
     std::optional<LineFile> metrics;
     if (place_.rank == 0)
-      metrics.emplace(request_.directory / metrics_file_name,
-                      resumed_ ? Overwrite::allow : request_.overwrite, lines_);
+      metrics.emplace(lines_.path, resumed_ ? Overwrite::allow : request_.overwrite, former_lines_);
     std::vector<StepMetrics> steps;
     while (position().step < request_.steps) {
-      steps.push_back(step(skew));
-      if (metrics) note(*metrics, steps.back());
-      listener_.on_step(steps.back());
+      StepMetrics done = step(skew);
+      if (metrics) note(*metrics, done);
+      listener_.on_step(done);
+      if (metrics) steps.push_back(std::move(done));
       checkpoint();
     }
     finish();
@@ -122,7 +122,8 @@ class Run {
     check_resumable(found, schedule(), session_.inputs.data, request_.steps);
     session_.trainer->resume(found.file.position);
     feed_->enter(found.file.epoch);
-    lines_ = found.metrics;
+    former_lines_ = found.metrics;
+    lines_.add(former_lines_);
     resumed_ = found.file.position.step;
     listener_.on_resumed(found.file.position);
   }
@@ -154,7 +155,7 @@ class Run {
   void note(LineFile& metrics, const StepMetrics& step) {
     const std::string line = metrics_line(step);
     metrics.write(line);
-    if (session_.checkpointer) lines_ += line + "\n";
+    lines_.add(line + "\n");
   }
 
   std::unique_ptr<Communicator> all_ranks(std::string_view name) {
@@ -261,7 +262,8 @@ class Run {
   const RunListener& listener_;
   std::shared_ptr<PackFeed> feed_;
   std::string recorded_;
-  std::string lines_;  ///< of all steps so far, where checkpoints are written (rank 0)
+  std::string former_lines_;                                    ///< of the steps before it resumed
+  WrittenLines lines_{request_.directory / metrics_file_name};  ///< of all so far, of rank 0
   std::optional<std::int64_t> first_began_;  ///< the first step, on rank 0, in ns of its clock
   std::int64_t resumed_ = 0;                 ///< the step behind which the run goes on
 };

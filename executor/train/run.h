@@ -64,8 +64,8 @@ struct RunSession {
 };
 
 /// Runs `request`, whose inputs `session` holds already, as the rank at `place`. Writes
-/// metrics.jsonl and checkpoints as it goes, and recorded steps and weights at the end. Where it
-/// resumes, it returns the steps that it ran.
+/// metrics.jsonl and checkpoints as it goes, and recorded steps and weights at the end. Rank 0
+/// returns the steps that it ran, other ranks none.
 ///
 /// Throws: PeerLost; InputError; std::system_error
 std::vector<StepMetrics> run_steps(const RunRequest& request, const RankEnvironment& place,

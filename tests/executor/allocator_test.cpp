@@ -114,6 +114,18 @@ TEST(Allocator, RepeatedStepsTakeNothingMoreFromTheSystem) {
   EXPECT_EQ(memory_usage().reserved, before.reserved);
 }
 
+TEST(Allocator, StepsOfOtherSizesLiveOnWhatTheLargestTook) {
+  const auto step = [](std::int64_t percent) {
+    std::vector<at::Tensor> live;
+    for (std::int64_t n : {900, 7000, 40'000, 150'000}) live.push_back(floats(n * percent / 100));
+    const at::Tensor large = floats((2 << 20) * percent / 100);
+  };
+  step(100);
+  const MemoryUsage before = memory_usage();
+  for (std::int64_t percent = 51; percent < 100; ++percent) step(percent);
+  EXPECT_EQ(memory_usage().reserved, before.reserved);
+}
+
 TEST(Allocator, ABlockIsAtMostAnEighthLargerThanAskedFor) {
   const MemoryUsage before = memory_usage();
   const std::int64_t requested = (100 << 20) + 4;

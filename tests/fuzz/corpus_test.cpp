@@ -18,10 +18,17 @@ class Corpus : public testing::TestWithParam<FuzzedReader> {
 };
 
 // A reader that takes everything, or nothing, was not fuzzed.
-TEST_P(Corpus, HasFilesThatItsReaderTakesAndFilesThatItRefuses) {
+// Seeds have names, what a fuzzer found has a digest for one: where no seed is taken any more, as
+// the format has moved on, a fuzzer sees little of the reader.
+TEST_P(Corpus, HasSeedsThatItsReaderTakesAndFilesThatItRefuses) {
   int taken = 0, refused = 0;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder()))
-    (accepts(GetParam(), read_file(entry.path())) ? taken : refused) += 1;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder())) {
+    const bool is_seed = entry.path().filename().string().size() != 40;
+    if (!accepts(GetParam(), read_file(entry.path())))
+      ++refused;
+    else if (is_seed)
+      ++taken;
+  }
   EXPECT_GT(taken, 0);
   EXPECT_GT(refused, 0);
 }

@@ -15,7 +15,7 @@ struct Pricing {
   const Bindings& bindings;
   const GroupShape& group;
   const Profile& profile;
-  std::int64_t peers = 1;  ///< ranks that wait for each other in a step
+  double clock = 1;  ///< of products, over that of short runs
 
   /// Extent `i` of the kernel's row.
   [[nodiscard]] double extent(std::size_t i) const {

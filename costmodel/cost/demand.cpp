@@ -61,8 +61,8 @@ double axis_value(const Pricing& pricing, std::string_view axis) {
 }  // namespace
 
 Demand demand(const Work& work, const Bindings& bindings, const GroupShape& group,
-              const Profile& profile, std::int64_t peers) {
-  const Pricing pricing = {work, bindings, group, profile, peers};
+              const Profile& profile, double clock) {
+  const Pricing pricing = {work, bindings, group, profile, clock};
   Demand demand = class_demand(pricing);
   const KernelClass of = kernel_class(work.kernel);
   const double n_calls = calls(work, bindings);
@@ -73,6 +73,11 @@ Demand demand(const Work& work, const Bindings& bindings, const GroupShape& grou
   for (Seconds& seconds : demand.busy) seconds = seconds * factor;
   if (of != KernelClass::host) demand.issue = launch_cost(profile.launch, of) * n_calls;
   return demand;
+}
+
+Demand demand(const Work& work, const Bindings& bindings, const GroupShape& group,
+              const Profile& profile) {
+  return demand(work, bindings, group, profile, slowest_clock(profile, 1));
 }
 
 Seconds alone(const Demand& demand) {

@@ -51,13 +51,17 @@ struct Demand {
   }
 };
 
-/// The demand of `work` under `bindings`; `group` is the one that work.group names, and `peers` the
-/// ranks that wait for each other in every step, of which this one is the slowest.
+/// The demand of `work` under `bindings`; `group` is the one that work.group names, and `clock`
+/// that of products over that of short runs: slowest_clock().
 ///
 /// Assumes: profile.peak(work.dtype) exists for matrix and attention kernels, and
 ///          covers(profile, group) for collectives; planning checks both
 Demand demand(const Work& work, const Bindings& bindings, const GroupShape& group,
-              const Profile& profile, std::int64_t peers = 1);
+              const Profile& profile, double clock);
+
+/// The same for a rank that waits for no other.
+Demand demand(const Work& work, const Bindings& bindings, const GroupShape& group,
+              const Profile& profile);
 
 /// The time `demand` takes with nothing beside it: latency + max(busy).
 ///

@@ -21,9 +21,8 @@ bool is_weight_backward(Kernel kernel) {
 Demand product_demand(const Pricing& pricing, double efficiency, double bytes) {
   Demand demand;
   const auto own = measured_efficiency(pricing);
-  const Seconds matrix =
-      matrix_time(pricing, hardware_flops(pricing.work, pricing.bindings),
-                  own.value_or(efficiency) * slowest_clock(pricing.profile, pricing.peers));
+  const Seconds matrix = matrix_time(pricing, hardware_flops(pricing.work, pricing.bindings),
+                                     own.value_or(efficiency) * pricing.clock);
   const Seconds memory = memory_time(pricing, bytes);
   demand.on(Resource::matrix) = matrix;
   demand.on(Resource::hbm) = own ? std::min(memory, matrix) : memory;

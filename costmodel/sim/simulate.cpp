@@ -78,9 +78,9 @@ Prices price(const Schedule& schedule, const Bindings& bindings, const Profile& 
   Prices prices;
   prices.computes_inline = profile.compute_issue == ComputeIssue::inlined;
   prices.demands.reserve(schedule.works.size());
+  const double clock = slowest_clock(profile, schedule.ranks);
   for (const Work& work : schedule.works)
-    prices.demands.push_back(
-        demand(work, bindings, schedule.group(work.group), profile, schedule.ranks));
+    prices.demands.push_back(demand(work, bindings, schedule.group(work.group), profile, clock));
   return prices;
 }
 

@@ -67,7 +67,8 @@ TEST(Peers, ProductsRunAtTheClockOfTheSlowest) {
   machine.sustained_clock = sourced(0.8);
   machine.clock_spread = sourced(0.1);
   const auto of = [&](Kernel kernel, std::int64_t peers) {
-    return demand(work(kernel, DType::bf16, {4096, 4096, 4096, 1, 1}), {}, {}, machine, peers);
+    return demand(work(kernel, DType::bf16, {4096, 4096, 4096, 1, 1}), {}, {}, machine,
+                  slowest_clock(machine, peers));
   };
   const auto seconds = [&](std::int64_t peers) {
     return of(Kernel::matmul, peers).on(Resource::matrix).value;

@@ -58,11 +58,11 @@ int threads_of(const MeasureOptions& options) {
 void check(const MeasureOptions& options) {
   const int threads = threads_of(options), cores = available_cores();
   const DeviceChoice device = device_choice(options.device);
-  if (options.n_ranks > 0) check_devices(device, options.n_ranks);
   if (options.n_ranks < 1 || threads < 1)
     throw InputError(
         fmt::format("{} ranks with {} threads each measure nothing", options.n_ranks, threads),
         "both must be at least 1");
+  check_devices(device, options.n_ranks);
   if (device != DeviceChoice::cuda && options.n_ranks * threads > cores)
     throw InputError(
         fmt::format("{} ranks × {} threads need {} cores, this process may use {}", options.n_ranks,

@@ -38,7 +38,6 @@ MachineFacts this_machine(DeviceChoice choice, int n_ranks, int threads_per_rank
                         n_ranks,
                         threads_per_rank};
   if (choice != DeviceChoice::cuda) return facts;
-  check_devices(choice, n_ranks);
   const DeviceFacts device = cuda_devices().devices.front();
   facts.processor = device.name;
   facts.device_memory = device.memory;

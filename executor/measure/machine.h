@@ -9,7 +9,7 @@ namespace xt {
 
 /// This machine, today, with ranks on `choice`.
 ///
-/// Throws: InputError if it has no such device
+/// Assumes: check_devices() found one for each rank
 MachineFacts this_machine(DeviceChoice choice, int n_ranks, int threads_per_rank);
 
 }  // namespace xt

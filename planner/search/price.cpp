@@ -18,20 +18,54 @@ void set_device(Outcome& outcome, const DeviceMemory& device, const Profile& pro
   outcome.fits = device.fit() != Fit::does_not_fit && outcome.host <= profile.host_memory.value;
 }
 
-Outcome outcome_of_step(const OpGraph& graph, const Strategy& strategy, const Profile& profile) {
-  const Condensed step =
-      is_condensable(strategy) ? condensed(graph, strategy) : Condensed{graph.layers, strategy, {}};
-  const Schedule schedule = lower(graph, step.layers, step.strategy);
-  const Bindings bindings = assumed_bindings(schedule);
+// A schedule that candidates share, whatever the number of layers that each leaves out of it.
+struct SharedStep {
+  const Profile& profile;
+  Schedule schedule;
+  Bindings bindings = assumed_bindings(schedule);
+  std::optional<Prices> prices = {};  // once a candidate fits
+
+  Outcome outcome_of(const Condensed& step);
+};
+
+Outcome SharedStep::outcome_of(const Condensed& step) {
   const StepMemory memory = step_memory(schedule, bindings, step.left_out);
   Outcome outcome;
   outcome.peak = memory.device;
   outcome.host = memory.host;
   set_device(outcome, device_memory(profile, schedule, memory.device, memory.pooled), profile);
-  if (outcome.fits)
-    outcome.bound =
-        to_seconds(lower_bound(schedule, price(schedule, bindings, profile), step.copies()));
+  if (!outcome.fits) return outcome;
+  if (!prices) prices = price(schedule, bindings, profile);
+  outcome.bound = to_seconds(lower_bound(schedule, *prices, step.copies()));
   return outcome;
+}
+
+Condensed step_of(const OpGraph& graph, const Strategy& strategy) {
+  return is_condensable(strategy) ? condensed(graph, strategy)
+                                  : Condensed{graph.layers, strategy, {}};
+}
+
+bool same_schedule(const Condensed& a, const Condensed& b) {
+  return a.layers == b.layers && a.strategy == b.strategy;
+}
+
+std::vector<Outcome> outcomes_of_steps(const OpGraph& graph,
+                                       const std::vector<Strategy>& strategies,
+                                       const Profile& profile) {
+  std::vector<Condensed> steps;
+  for (const Strategy& strategy : strategies) steps.push_back(step_of(graph, strategy));
+  std::vector<Outcome> outcomes(steps.size());
+  std::vector<bool> is_done(steps.size());
+  for (std::size_t first = 0; first < steps.size(); ++first) {
+    if (is_done[first]) continue;
+    SharedStep shared{profile, lower(graph, steps[first].layers, steps[first].strategy)};
+    for (std::size_t i = first; i < steps.size(); ++i) {
+      if (is_done[i] || !same_schedule(steps[first], steps[i])) continue;
+      outcomes[i] = shared.outcome_of(steps[i]);
+      is_done[i] = true;
+    }
+  }
+  return outcomes;
 }
 
 // No pipeline is shorter than what the chunks of one stage take before they hand over.
@@ -78,9 +112,14 @@ Outcome outcome_of_pipeline(const OpGraph& graph, const Strategy& strategy,
 
 }  // namespace
 
-Outcome outcome_of(const OpGraph& graph, const Strategy& strategy, const Profile& profile) {
-  return strategy.pipeline_parallel > 1 ? outcome_of_pipeline(graph, strategy, profile)
-                                        : outcome_of_step(graph, strategy, profile);
+std::vector<Outcome> outcomes_of(const OpGraph& graph, const std::vector<Strategy>& strategies,
+                                 const Profile& profile) {
+  if (strategies.front().pipeline_parallel == 1)
+    return outcomes_of_steps(graph, strategies, profile);
+  std::vector<Outcome> outcomes;
+  for (const Strategy& strategy : strategies)
+    outcomes.push_back(outcome_of_pipeline(graph, strategy, profile));
+  return outcomes;
 }
 
 StepAccount simulated(const Plan& plan, const OpGraph& graph) {

@@ -74,20 +74,34 @@ void find_alternatives(Search& search, const SearchSettings& settings) {
   simulate_all(search, fitting, settings.n_threads);
 }
 
+// The first candidate of each layout, and the end of the last one's. Candidates lie by layout.
+std::vector<std::size_t> starts_of_layouts(const SearchSpace& space) {
+  std::vector<std::size_t> starts;
+  for (std::size_t i = 0; i < space.candidates.size(); ++i)
+    if (i == 0 || space.candidates[i].layout != space.candidates[i - 1].layout) starts.push_back(i);
+  starts.push_back(space.candidates.size());
+  return starts;
+}
+
 void price_all(Search& search, const SearchSettings& settings) {
   const std::vector<Candidate>& candidates = search.space.candidates;
+  const std::vector<std::size_t> starts = starts_of_layouts(search.space);
   search.outcomes.resize(candidates.size());
   std::ostream nowhere(nullptr);
   Progress progress(settings.progress != nullptr ? *settings.progress : nowhere,
                     settings.progress != nullptr,
                     "pricing candidates:", static_cast<std::int64_t>(candidates.size()));
   in_parallel(
-      candidates.size(), settings.n_threads,
-      [&](std::size_t i) {
-        search.outcomes[i] = outcome_of(search.space.layout(candidates[i]).graph,
-                                        candidates[i].strategy, search.subject.profile);
+      starts.size() - 1, settings.n_threads,
+      [&](std::size_t layout) {
+        std::vector<Strategy> strategies;
+        for (std::size_t i = starts[layout]; i < starts[layout + 1]; ++i)
+          strategies.push_back(candidates[i].strategy);
+        std::ranges::move(outcomes_of(search.space.layout(candidates[starts[layout]]).graph,
+                                      strategies, search.subject.profile),
+                          search.outcomes.begin() + static_cast<std::ptrdiff_t>(starts[layout]));
       },
-      [&](std::size_t n) { progress.update(static_cast<std::int64_t>(n)); });
+      [&](std::size_t n) { progress.update(static_cast<std::int64_t>(starts[n])); });
 }
 
 Verdict verdict_of(const Outcome& outcome, const Profile& profile) {

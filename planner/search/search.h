@@ -80,8 +80,11 @@ struct Search {
 /// Throws: InputError with every problem of what is given
 Search search(Request& request, Subject subject, const SearchSettings& settings);
 
-/// Memory and bound of `strategy`, and whether it fits.
-Outcome outcome_of(const OpGraph& graph, const Strategy& strategy, const Profile& profile);
+/// Memory and bound of each of `strategies`, and whether it fits.
+///
+/// Assumes: there are some, and they differ in what their layers do only, as those of a layout
+std::vector<Outcome> outcomes_of(const OpGraph& graph, const std::vector<Strategy>& strategies,
+                                 const Profile& profile);
 
 /// The step of `plan`, whose op graph is `graph`, simulated; of a pipeline, the mean over stages.
 StepAccount simulated(const Plan& plan, const OpGraph& graph);

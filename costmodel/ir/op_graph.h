@@ -26,14 +26,16 @@ enum class ValueRole : std::uint8_t {
   output_gradient,  ///< the gradient that the backward pass is given
   parameter,
   parameter_gradient,
+  next_embedding_gradient,
   tokens,
   positions,
   boundaries,
   rope_table,
-  router_bias,  ///< of one layer, of the choice of experts; learns by no gradient
-  expert_load,  ///< rows that experts of one layer got in this step
-  pack_load,    ///< rows that experts of all layers got of one pack
-  balance_loss  ///< sum of the auxiliary loss
+  next_embedding,  ///< of the tokens behind those that the block's input has seen last
+  router_bias,     ///< of one layer, of the choice of experts; learns by no gradient
+  expert_load,     ///< rows that experts of one layer got in this step
+  pack_load,       ///< rows that experts of all layers got of one pack
+  balance_loss     ///< sum of the auxiliary loss
 };
 
 /// A tensor of a block. Symbolic extents are SymbolKinds, `Extent::of(SymbolId(kind))`, until
@@ -98,6 +100,7 @@ struct OpGraph {
   Block embedding;
   std::vector<Block> decoder;         ///< distinct decoder layers
   std::vector<std::uint16_t> layers;  ///< index into `decoder`, per layer
+  std::int64_t further_tokens = 0;    ///< so many of the last layers predict one each
   Block head;                         ///< final norm and lm_head; ops are the loss's, see lower
   bool ties_embedding = false;
   std::int64_t tokens = 0;

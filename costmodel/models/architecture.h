@@ -21,6 +21,8 @@ struct Architecture {
   std::int64_t vocab_size = 0;
   std::int64_t hidden_size = 0;
   std::int64_t num_hidden_layers = 0;
+  /// Predicted beyond the next one, each by a layer behind the last: see further_token_block().
+  std::int64_t further_tokens = 0;
   std::int64_t num_attention_heads = 0;
   std::int64_t num_key_value_heads = 0;
   std::int64_t head_dim = 0;
@@ -74,6 +76,8 @@ struct Architecture {
 
   /// Whether decoder layer `layer` routes its tokens to experts.
   bool is_sparse(std::int64_t layer) const;
+  /// Decoder layers, those that predict further tokens among them.
+  std::int64_t decoder_layers() const { return num_hidden_layers + further_tokens; }
   /// Layers that route.
   std::int64_t sparse_layers() const;
   /// Whether attention of layer `layer` sees no farther than the window.

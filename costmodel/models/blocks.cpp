@@ -17,8 +17,8 @@ void write_layer(Attention attention, Ffn ffn) {
 }
 
 template <typename Attention>
-void write_layer(BlockWriter& write, const Architecture& model, const GraphOptions& options,
-                 LayerValues& values, bool is_sparse) {
+void write_layer_with(BlockWriter& write, const Architecture& model, const GraphOptions& options,
+                      LayerValues& values, bool is_sparse) {
   Attention attention(write, model, options, values);
   if (is_sparse) {
     write_layer(std::move(attention), RoutedHalf(write, model, options, values));
@@ -135,6 +135,15 @@ void write_residual(BlockWriter& write, std::int64_t elements, ValueId x, ValueI
   }
 }
 
+void write_layer(BlockWriter& write, const Architecture& model, const GraphOptions& options,
+                 LayerValues& values, bool is_sparse) {
+  if (model.has_mla()) {
+    write_layer_with<MlaHalf>(write, model, options, values, is_sparse);
+  } else {
+    write_layer_with<AttentionHalf>(write, model, options, values, is_sparse);
+  }
+}
+
 Block decoder_block(OpGraph& graph, const Architecture& model, const GraphOptions& options,
                     bool is_sparse) {
   Block block;
@@ -145,11 +154,7 @@ Block decoder_block(OpGraph& graph, const Architecture& model, const GraphOption
   values.x = write.value({T, E, 1}, ValueRole::input);
   values.y = write.value({T, E, 1}, ValueRole::output);
   values.dy = write.value({T, E, 1}, ValueRole::output_gradient);
-  if (model.has_mla()) {
-    write_layer<MlaHalf>(write, model, options, values, is_sparse);
-  } else {
-    write_layer<AttentionHalf>(write, model, options, values, is_sparse);
-  }
+  write_layer(write, model, options, values, is_sparse);
   return block;
 }
 

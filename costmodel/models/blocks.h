@@ -14,6 +14,8 @@
 
 namespace xt {
 
+struct LayerValues;
+
 /// A decoder layer with a routed (`is_sparse`) or a dense ffn; attention sees no farther than a
 /// window where `model` has one.
 ///
@@ -22,6 +24,11 @@ namespace xt {
 /// Source:  Hugging Face transformers, modeling_qwen3.py and modeling_qwen3_moe.py
 Block decoder_block(OpGraph& graph, const Architecture& model, const GraphOptions& options,
                     bool is_sparse);
+
+/// Writes a decoder layer from `values.x` and `values.dy`, which are made, to `values.y`, which is
+/// too.
+void write_layer(BlockWriter& write, const Architecture& model, const GraphOptions& options,
+                 LayerValues& values, bool is_sparse);
 
 /// The norm of `model`.
 NormKernels norm_of(const Architecture& model);

@@ -387,9 +387,6 @@ void ModelConfig::check_variants(Reader& reader) const {
   refuse("mlp_bias", mlp_bias_.value_or(false), "biases of the ffn");
   refuse("use_sliding_window", use_sliding_window_.value_or(false), "sliding windows");
   refuse("attention_dropout", attention_dropout_.value_or(0) > 0, "dropout of attention");
-  if (num_nextn_predict_layers_.value_or(0) > 0)
-    reader.problem("num_nextn_predict_layers", "not supported: multi-token prediction",
-                   "0 prices a step without it");
   refuse("vision_config", is_something(vision_config_), "a vision tower");
   refuse("quantization_config", is_something(quantization_config_), "quantized weights");
 }

@@ -106,8 +106,7 @@ struct ModelConfig {
   std::optional<bool> attention_bias_, mlp_bias_, use_sliding_window_, use_qk_norm_, use_qkv_bias_;
   std::optional<double> attention_dropout_, partial_rotary_factor_;
   std::optional<std::int64_t> n_routed_experts_, num_local_experts_, num_shared_experts_,
-      moe_shared_expert_intermediate_size_, qk_nope_head_dim_, moe_layer_freq_, sliding_window_,
-      num_nextn_predict_layers_;
+      moe_shared_expert_intermediate_size_, qk_nope_head_dim_, moe_layer_freq_, sliding_window_;
   std::optional<std::vector<std::string>> layer_types_;
   std::optional<std::string> scoring_func_, topk_method_;
   std::optional<bool> rope_interleave_;
@@ -356,10 +355,10 @@ void ModelConfig::describe_variants(Archive& archive) {
   archive.field("rope_scaling", rope_scaling_, "Scaled rotary angles");
   archive.field("sliding_window", sliding_window_, "Length of the window").at_least(1);
   archive.field("layer_types", layer_types_, "Whether each layer's attention has the window");
-  archive
-      .field("num_nextn_predict_layers", num_nextn_predict_layers_,
-             "Layers that predict further tokens")
-      .at_least(0);
+  archive.field("num_nextn_predict_layers", architecture.further_tokens, "Further tokens")
+      .optional()
+      .at_least(0)
+      .at_most(ConfigLimits::further_tokens);
   archive.field("vision_config", vision_config_, "A tower for images");
   archive.field("quantization_config", quantization_config_, "Quantized weights");
 }

@@ -10,6 +10,7 @@ namespace xt {
 /// product of them overflows.
 struct ConfigLimits {
   static constexpr std::int64_t layers = 1024;
+  static constexpr std::int64_t further_tokens = 16;
   static constexpr std::int64_t heads = 4096;
   static constexpr std::int64_t experts = 8192;
   static constexpr std::int64_t width = 1 << 18;

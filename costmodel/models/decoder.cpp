@@ -9,6 +9,7 @@
 #include "costmodel/models/eager_kernels.h"
 #include "costmodel/models/exchange_in_pieces.h"
 #include "costmodel/models/fp8_products.h"
+#include "costmodel/models/further_tokens.h"
 #include "costmodel/models/tensor_ranks.h"
 #include "costmodel/models/transformer_engine.h"
 #include "costmodel/models/wide_norms.h"
@@ -109,6 +110,18 @@ void rewrite(OpGraph& graph, Block& block, const GraphOptions& options) {
   if (options.exchanges_in_pieces) exchange_in_pieces(block, options.tensor_parallel);
 }
 
+// All predict alike, by layers of their own.
+void build_further_tokens(OpGraph& graph, const Architecture& model, const GraphOptions& options) {
+  graph.further_tokens = model.further_tokens;
+  if (model.further_tokens == 0) return;
+  const auto kind = static_cast<std::uint16_t>(graph.decoder.size());
+  Architecture last = model;
+  if (!model.is_windowed(model.num_hidden_layers - 1)) last.sliding_window = 0;
+  graph.decoder.push_back(further_token_block(graph, last, options));
+  rewrite(graph, graph.decoder.back(), options);
+  graph.layers.insert(graph.layers.end(), static_cast<std::size_t>(model.further_tokens), kind);
+}
+
 }  // namespace
 
 OpGraph build_decoder(const Architecture& model, const GraphOptions& options) {
@@ -142,6 +155,7 @@ OpGraph build_decoder(const Architecture& model, const GraphOptions& options) {
     }
     graph.layers.push_back(*kind);
   }
+  build_further_tokens(graph, model, options);
   build_head(graph, model);
   return graph;
 }

@@ -44,7 +44,7 @@ class Changes {
 };
 
 void Changes::recompute() {
-  const std::int64_t layers = plan_.architecture.num_hidden_layers;
+  const std::int64_t layers = plan_.architecture.decoder_layers();
   if (!recomputes_all()) add({{"recompute", std::to_string((s_.recompute_layers + layers) / 2)}});
   add({{"recompute", "all"}});
   if (!s_.recompute_ops.is_all()) add({{"recompute_ops", "all"}});

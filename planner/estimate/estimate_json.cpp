@@ -155,6 +155,7 @@ Json estimate_json(const Plan& plan, const Estimate& estimate) {
   return Json::object(
       {{"schema", "xt.estimate/1"},
        {"model", plan.model_name},
+       {"further_tokens", plan.architecture.further_tokens},
        {"machine", plan.machine_name},
        {"strategy", strategy_json(plan)},
        {"data", data_json(plan, estimate)},

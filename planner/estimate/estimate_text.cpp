@@ -33,6 +33,13 @@ std::string data_lines(const Plan& plan, const Estimate& estimate) {
   return text;
 }
 
+// The model, and how it is trained where that is not by the next token alone.
+std::string model_text(const Plan& plan) {
+  const std::int64_t n = plan.architecture.further_tokens;
+  return n == 0 ? plan.model_name
+                : fmt::format("{} with {} further token{}", plan.model_name, n, n == 1 ? "" : "s");
+}
+
 // What of the layout is not as in plain FSDP.
 std::string layout_text(const Strategy& s) {
   std::string text;
@@ -91,8 +98,8 @@ std::string first_lines(const Plan& plan) {
   const std::string ranks =
       plan.profile.ranks_per_device == 1 ? "" : fmt::format(" ({} ranks)", s.ranks);
   std::string text = fmt::format("{} on {} × {}{}, engine {}, packs of {} tokens of {}\n",
-                                 plan.model_name, plan.devices, plan.profile.title, ranks, s.engine,
-                                 s.pack_length, samples_text(plan.data));
+                                 model_text(plan), plan.devices, plan.profile.title, ranks,
+                                 s.engine, s.pack_length, samples_text(plan.data));
   text += fmt::format(
       "{}{}, expert_parallel {}{}, gradient_accumulation {}, recompute {} layers{}, swap {}{}, "
       "loss_chunk {}{}\n\n",

@@ -70,6 +70,8 @@ BufferId Lowering::given_value(const BlockRun& run, ValueRole role) {
       return micro_batch.boundaries;
     case ValueRole::rope_table:
       return micro_batch.table;
+    case ValueRole::next_embedding:
+      return micro_batch.next_embedding;
     case ValueRole::router_bias:
       return router_bias(run.layer).bias;
     case ValueRole::expert_load:

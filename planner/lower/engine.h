@@ -53,6 +53,7 @@ struct EngineRules {
   bool holds_outputs = false;           ///< logits, keys and values, see lower/held_outputs.cpp
   bool reduces_replicas_again = false;  ///< HSDP: sums over replicas once more before the update
   bool sends_copies = false;            ///< can send a token once per rank: Dispatch::deep_ep
+  bool predicts_further = false;        ///< has layers for further tokens: further_tokens.cpp
   bool pairs_micro_steps = false;       ///< one forward while the one before runs backward
   std::int64_t agrs_ranks = 0;          ///< that Dispatch::agrs gathers tokens of; 0: never does
   bool runs_in_lock_step = false;       ///< several packs go through each layer together

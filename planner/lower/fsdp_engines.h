@@ -53,6 +53,7 @@ constexpr EngineRules xtuner_v1() {
   rules.agrs_ranks = 8;  // model/moe/moe.py: as many as groups of the router, of which it has 8
   rules.runs_in_lock_step = true;
   rules.has_fp8_products = true;
+  rules.predicts_further = true;  // module/mtp/
   rules.splits_sequences = true;
   rules.replicates = true;
   rules.loss = LossKind::fp32_chunks;

@@ -25,6 +25,7 @@ constexpr EngineRules megatron() {
   rules.splits_tensors = true;
   rules.keeps_attended = true;     // core/transformer/attention.py, checkpointed core attention
   rules.pairs_micro_steps = true;  // core/pipeline_parallel/combined_1f1b.py
+  rules.predicts_further = true;   // core/transformer/multi_token_prediction.py
   rules.splits_tensors_of_experts = true;
   rules.weighs_activations = true;      // core v0.12, transformer/moe/experts.py, permuted_probs
   rules.has_unfused_attention = true;   // core/transformer/dot_product_attention.py
@@ -59,7 +60,7 @@ constexpr EngineRules megatron_fsdp() {
   rules.name = "megatron_fsdp";
   rules.summary = "Megatron-LM's own FSDP: layers as in megatron, weights split too";
   rules.has_pipelines = rules.offloads_chunks = rules.may_overlap_nothing = false;
-  rules.pairs_micro_steps = false;
+  rules.pairs_micro_steps = rules.predicts_further = false;
   rules.copies_gradients = true;
   rules.keeps_root = true;
   rules.keeps_last_dense_layer = false;
@@ -142,7 +143,7 @@ constexpr EngineRules mindspeed() {
   rules.summary = "MindSpeed: Megatron-LM on Ascend, gradients added by passes of their own";
   rules.has_fp8_products = rules.has_transformer_engine = rules.may_compile_loss = false;
   rules.pairs_micro_steps = rules.has_unfused_attention = rules.may_overlap_nothing = false;
-  rules.offloads_chunks = false;
+  rules.offloads_chunks = rules.predicts_further = false;
   rules.accumulates_in_products = rules.keeps_stand_ins = false;
   return rules;
 }

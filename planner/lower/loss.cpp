@@ -110,7 +110,7 @@ void Lowering::loss_chunk(std::int16_t chunk, std::int64_t first, std::int64_t r
   op(Kernel::matmul, from, {rows, V, E}, {hidden, head_weight_}, {logits});
   cross_entropy(from, rows, logits, labels);
   op(Kernel::matmul_input_backward, from, {rows, V, E}, {logits, head_weight_}, {d_hidden});
-  const bool is_added = first > 0 || adds_gradients();
+  const bool is_added = first > 0 || adds_head_gradient();
   op(is_added ? Kernel::matmul_weight_backward_add : Kernel::matmul_weight_backward, from,
      {rows, V, E}, {logits, hidden}, {head_gradient_});
 }
@@ -141,7 +141,7 @@ void Lowering::autograd_loss_chunk(std::int16_t chunk, std::int64_t first, std::
   const BufferId d_logits = is_narrow ? narrow : transient(rows, V, graph_.dtype, apart);
   const bool adds_chunks = rules_.loss == LossKind::fp32_chunks;
   const bool adds_apart =
-      !adds_chunks && adds_gradients() && !rules_.accumulates_in_products && first == 0;
+      !adds_chunks && adds_head_gradient() && !rules_.accumulates_in_products && first == 0;
   const BufferId gradient =
       adds_chunks || adds_apart ? transient(V, E, graph_.dtype) : head_gradient_;
   op(Kernel::matmul, from, {rows, V, E}, {hidden, head_weight_}, {narrow});
@@ -156,7 +156,7 @@ void Lowering::autograd_loss_chunk(std::int16_t chunk, std::int64_t first, std::
     cast(from, rows * V, logits, d_logits);
   }
   op(Kernel::matmul_input_backward, from, {rows, V, E}, {d_logits, head_weight_}, {d_hidden});
-  const bool is_added = !adds_chunks && !adds_apart && (first > 0 || adds_gradients());
+  const bool is_added = !adds_chunks && !adds_apart && (first > 0 || adds_head_gradient());
   const OpId product = head_gradient_product(
       is_added ? Kernel::matmul_weight_backward_add : Kernel::matmul_weight_backward, from, rows,
       d_logits, hidden, gradient);
@@ -176,7 +176,10 @@ void Lowering::finish_autograd_loss() {
   const Extent n = graph_.vocabulary * graph_.width;
   FsdpUnit& unit = graph_.ties_embedding ? units_.front() : units_.back();
   open_gradients(unit, Phase::loss);
-  cast(from, n, head_gradient_, head_weight(true));
+  if (is_further_loss_)
+    op(Kernel::add, from, {n}, {head_gradient_}, {head_weight(true)});
+  else
+    cast(from, n, head_gradient_, head_weight(true));
   const std::int64_t T = strategy_.loss_tokens();
   const BufferId scaled = build_.transient(
       {{T, graph_.width, 1}, graph_.dtype, MemoryCategory::logits_and_loss, Space::device});
@@ -210,7 +213,7 @@ void Lowering::final_norm_forward(std::span<const OpId> after) {
                                             MemoryCategory::logits_and_loss,
                                             Space::device}));
     op(graph_.norm.forward, origin(Phase::loss, StepPart::final_norm), {T, E},
-       {input(layers_.size(), m), norm}, {rows_of(hidden_, m), final_rstd_.back()}, Lane::compute,
+       {input(own_layers(), m), norm}, {rows_of(hidden_, m), final_rstd_.back()}, Lane::compute,
        Group::none, after);
   }
 }
@@ -220,7 +223,7 @@ void Lowering::final_norm_backward() {
   const Origin from = origin(Phase::loss, StepPart::final_norm);
   const BufferId norm = piece_view(units_.back(), norm_parameter, false);
   const BufferId gradient = piece_view(units_.back(), norm_parameter, true);
-  const DType dtype = build_.draft().buffer(input(layers_.size(), 0)).dtype;
+  const DType dtype = build_.draft().buffer(input(own_layers(), 0)).dtype;
   for (std::size_t m = 0; m < micro_batches_.size(); ++m) {
     const bool is_added = m > 0 || adds_gradients();
     const BufferId addend =
@@ -230,7 +233,7 @@ void Lowering::final_norm_backward() {
     micro_batches_[m].gradient =
         build_.transient({{T, E, 1}, dtype, MemoryCategory::logits_and_loss, Space::device});
     op(graph_.norm.backward, from, {T, E},
-       {rows_of(d_hidden_, m), input(layers_.size(), m), norm, final_rstd_[m]},
+       {rows_of(d_hidden_, m), input(own_layers(), m), norm, final_rstd_[m]},
        {micro_batches_[m].gradient, addend});
     if (is_added) op(Kernel::add, from, {E}, {addend}, {gradient});
   }
@@ -242,6 +245,26 @@ BufferId Lowering::rows_of(BufferId whole, std::size_t micro_batch) {
   const std::int64_t T = strategy_.rank_tokens(), E = graph_.width;
   const auto offset = static_cast<std::int64_t>(micro_batch) * T * E * width(graph_.dtype);
   return build_.view(whole, offset, {T, E, 1}, graph_.dtype);
+}
+
+// Gradients of lm_head and of what it was given, chunk by chunk.
+void Lowering::differentiate_loss() {
+  FsdpUnit& head = units_.back();
+  head_weight_ = head_weight(false);
+  if (rules_.loss == LossKind::fp32_chunks) {
+    const Extent n = graph_.vocabulary * graph_.width;
+    head_gradient_ = build_.transient({{graph_.vocabulary, graph_.width, 1},
+                                       graph_.dtype,
+                                       MemoryCategory::logits_and_loss,
+                                       Space::device});
+    op(Kernel::fill_zero, origin(Phase::loss, StepPart::lm_head), {n}, {}, {head_gradient_});
+    loss_chunks();
+    finish_autograd_loss();
+  } else {
+    open_gradients(graph_.ties_embedding ? units_.front() : head, Phase::loss);
+    head_gradient_ = head_weight(true);
+    loss_chunks();
+  }
 }
 
 void Lowering::loss(bool is_first) {
@@ -259,22 +282,11 @@ void Lowering::loss(bool is_first) {
   final_norm_forward(std::span(&swap, swap == no_op ? 0u : 1u));
   pending_swap_ = no_op;
   gather_hidden();
-  head_weight_ = head_weight(false);
-  const bool adds_chunks = rules_.loss == LossKind::fp32_chunks;
-  if (adds_chunks) {
-    head_gradient_ = transient(graph_.vocabulary, E);
-    op(Kernel::fill_zero, origin(Phase::loss, StepPart::lm_head), {graph_.vocabulary * E}, {},
-       {head_gradient_});
-    loss_chunks();
-    finish_autograd_loss();
-  } else {
-    open_gradients(graph_.ties_embedding ? units_.front() : head, Phase::loss);
-    head_gradient_ = head_weight(true);
-    loss_chunks();
-  }
+  differentiate_loss();
   open_gradients(head, Phase::loss);
   reduce_hidden();
   final_norm_backward();
+  further_losses();
   if (keeps_root()) return;
   if (graph_.ties_embedding) release(units_.front());
   release(head);

@@ -117,6 +117,19 @@ class Lowering {
   void update_in_groups();
   void publish_weights();
 
+  // further_tokens.cpp: layers that predict further tokens, each with a loss of its own
+  std::size_t own_layers() const {
+    return layers_.size() - static_cast<std::size_t>(graph_.further_tokens);
+  }
+  bool predicts_further(std::size_t layer) const {
+    return layer >= own_layers() && layer < layers_.size();
+  }
+  void embed_next(std::size_t layer);
+  void embed_next_backward(std::size_t layer, std::span<const Values> values);
+  void add_loss_gradient(std::size_t layer);
+  void further_losses();
+  BufferId joined_inputs(std::size_t layer);
+
   // stand_ins.cpp: what autograd is given for gradients that products add up
   void make_stand_ins();
   OpId head_gradient_product(Kernel kernel, const Origin& from, std::int64_t rows,
@@ -138,6 +151,7 @@ class Lowering {
   void micro_step(bool is_first, std::int64_t repeat);
   void make_rope_tables();
   void forward();
+  std::vector<Values> embed();
   void embedding_forward();
   void backward(bool is_first);
   void hold_unread(const PreparedBlock& block, const Values& values);
@@ -208,6 +222,8 @@ class Lowering {
 
   // loss.cpp
   void loss(bool is_first);
+  void differentiate_loss();
+  bool adds_head_gradient() const { return adds_gradients() || is_further_loss_; }
   void final_norm_forward(std::span<const OpId> after);
   void final_norm_backward();
   BufferId rows_of(BufferId whole, std::size_t micro_batch);
@@ -310,6 +326,8 @@ class Lowering {
   // Per layer and micro-batch, micro-batches of a layer side by side.
   std::vector<std::vector<Values>> kept_;  ///< what the forward pass left for the backward pass
   std::vector<Values> kept_of_embedding_;  ///< by micro-batch
+  std::vector<std::vector<Values>> kept_of_next_;  ///< the same for each further token
+  bool is_further_loss_ = false;           ///< the one being written, to whose gradients it adds
   std::vector<BufferId> inputs_;           ///< after the last layer, the head's
   std::vector<BufferId> on_host_;          ///< inputs, swapped out
   bool is_first_ = true, is_last_ = true;  ///< of the micro-steps, the one being written

@@ -105,9 +105,12 @@ struct MicroBatch {
   BufferId tokens = no_buffer;
   BufferId positions = no_buffer;
   BufferId boundaries = no_buffer;
-  BufferId table = no_buffer;     ///< of rotary angles
-  BufferId load = no_buffer;      ///< rows of each expert, where they are to be equal
-  BufferId gradient = no_buffer;  ///< of the input of the layer run backward last
+  BufferId table = no_buffer;           ///< of rotary angles
+  BufferId load = no_buffer;            ///< rows of each expert, where they are to be equal
+  BufferId gradient = no_buffer;        ///< of the input of the layer run backward last
+  BufferId next_embedding = no_buffer;  ///< of the tokens that layers behind the model's have seen
+  /// Of what lm_head was given for each token but the last, which is in `gradient`.
+  std::vector<BufferId> loss_gradients;
 };
 
 /// What a micro-batch left that runs backward while the next one runs forward.

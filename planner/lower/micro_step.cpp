@@ -55,6 +55,8 @@ void Lowering::layer_forward(std::int16_t layer) {
   FsdpUnit& unit = units_[i + 1];
   const bool is_last = i + 1 == layers_.size();
   if (!is_last || rules_.prefetches_head) gather(units_[i + 2], Phase::forward);
+  if (predicts_further(i + 1)) gather(units_.front(), Phase::forward);
+  if (predicts_further(i)) embed_next(i);
   copy_out(unit, Phase::forward);
   PreparedBlock& block = *unit.block;
   std::vector<Values> values = unbound_values(block);
@@ -89,15 +91,19 @@ void Lowering::hold_unread(const PreparedBlock& block, const Values& values) {
       build_.hold(values[v], last);
 }
 
-void Lowering::embedding_forward() {
-  FsdpUnit& unit = units_[0];
-  PreparedBlock& block = *unit.block;
-  std::vector<Values> values = unbound_values(block);
+std::vector<Values> Lowering::embed() {
+  FsdpUnit& unit = units_.front();
+  std::vector<Values> values = unbound_values(*unit.block);
   bind_parameters(unit, values);
-  run_forward(runs(block, values, Phase::forward, -1), {});
-  for (std::size_t m = 0; m < values.size(); ++m) input(0, m) = values[m][at(block.output)];
-  kept_of_embedding_ = std::move(values);
+  run_forward(runs(*unit.block, values, Phase::forward, -1), {});
   if (!keeps_gathered(unit)) release(unit);
+  return values;
+}
+
+void Lowering::embedding_forward() {
+  kept_of_embedding_ = embed();
+  for (std::size_t m = 0; m < micro_batches_.size(); ++m)
+    input(0, m) = kept_of_embedding_[m][at(units_.front().block->output)];
 }
 
 void Lowering::make_rope_tables() {
@@ -145,9 +151,11 @@ void Lowering::layer_backward(std::int16_t layer, bool is_first) {
   run_backward(runs(block, values, Phase::backward, layer));
   for (std::size_t m = 0; m < values.size(); ++m)
     micro_batches_[m].gradient = values[m][at(block.input_gradient)];
+  if (predicts_further(i)) embed_next_backward(i, values);
   settle(is_first);
   release(unit);
   reduce(unit, is_first);
+  if (predicts_further(i)) add_loss_gradient(i);
 }
 
 void Lowering::embedding_backward(bool is_first) {
@@ -159,7 +167,9 @@ void Lowering::embedding_backward(bool is_first) {
   bind_parameters(unit, values);
   for (std::size_t m = 0; m < values.size(); ++m)
     values[m][at(block.output_gradient)] = micro_batches_[m].gradient;
-  run_backward(runs(block, values, Phase::backward, -1));
+  std::vector<BlockRun> all = runs(block, values, Phase::backward, -1);
+  all.front().adds_gradients |= graph_.further_tokens > 0;
+  run_backward(all);
   settle(is_first);
   if (keeps_root()) {
     reduce_root(is_first);
@@ -185,6 +195,7 @@ void Lowering::micro_step(bool is_first, std::int64_t repeat) {
   kept_.assign(n_layers, {});
   inputs_.assign((n_layers + 1) * micro_batches_.size(), no_buffer);
   on_host_.assign(n_layers * micro_batches_.size(), no_buffer);
+  kept_of_next_.assign(static_cast<std::size_t>(graph_.further_tokens), {});
   pending_swap_ = no_op;
   forward();
   loss(is_first);

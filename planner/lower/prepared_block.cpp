@@ -211,6 +211,7 @@ PreparedBlock prepared(const OpGraph& graph, const Block& block, const ShardRank
   result.output = value_of(block, ValueRole::output);
   result.input_gradient = value_of(block, ValueRole::input_gradient);
   result.output_gradient = value_of(block, ValueRole::output_gradient);
+  result.next_embedding_gradient = value_of(block, ValueRole::next_embedding_gradient);
   result.is_saved = saved_values(block);
   result.is_exchanged = exchanged_values(block);
   result.forward = prepared(block.forward, rules);

@@ -35,6 +35,7 @@ struct PreparedBlock {
   ValueId output = no_value;
   ValueId input_gradient = no_value;
   ValueId output_gradient = no_value;
+  ValueId next_embedding_gradient = no_value;
   std::vector<bool> is_kept;       ///< by value: of a recomputed layer, not dropped either
   std::vector<bool> is_saved;      ///< by value: kept from the forward pass for the backward pass
   std::vector<bool> is_exchanged;  ///< by value: written by an exchange between ranks

@@ -99,6 +99,7 @@ void Checks::check_engine() {
   check_sequence();
   check_kernels(plan_, rules_, request_);
   check_transformer_engine(plan_, rules_, request_);
+  check_further_tokens(plan_, rules_, request_);
   check_pairs(plan_, rules_, request_);
   check_overlap(plan_, rules_, request_);
   check_offload(plan_, rules_, request_);

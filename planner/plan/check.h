@@ -15,6 +15,9 @@ void check(const Plan& plan, const EngineRules& rules, Request& request);
 /// The same of how ops run, what of them runs again, and in which type gradients are reduced.
 void check_kernels(const Plan& plan, const EngineRules& rules, Request& request);
 
+/// The same of tokens that a model predicts beyond the next one.
+void check_further_tokens(const Plan& plan, const EngineRules& rules, Request& request);
+
 /// The same of exchanges of rows behind another micro-step.
 void check_pairs(const Plan& plan, const EngineRules& rules, Request& request);
 

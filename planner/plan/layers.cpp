@@ -109,7 +109,7 @@ void LayerChoice::choose_chunk() {
 std::int64_t recomputable_layers(const Architecture& architecture, const EngineRules& rules) {
   const bool keeps_last = architecture.is_sparse(architecture.num_hidden_layers - 1) &&
                           !rules.recomputes_last_sparse_layer;
-  return architecture.num_hidden_layers - (keeps_last ? 1 : 0);
+  return architecture.decoder_layers() - (keeps_last ? 1 : 0);
 }
 
 LeftToPlanner choose_layers(Strategy& strategy, const Architecture& architecture,

@@ -219,6 +219,7 @@ Subject subject_of(Request& request, const Catalogue& catalogue) {
   Subject subject;
   load_named(request, "model", from.model, [&](const std::string& name) {
     subject.architecture = catalogue.model(name).architecture;
+    if (from.further_tokens) subject.architecture.further_tokens = *from.further_tokens;
     subject.model_file = catalogue.model_file(name);
     subject.model_name = std::filesystem::path(name).stem().string();
   });

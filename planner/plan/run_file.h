@@ -11,6 +11,7 @@
 
 #include "costmodel/document/reader.h"
 #include "costmodel/io/plan_file.h"
+#include "costmodel/models/config_limits.h"
 #include "costmodel/models/decoder.h"
 #include "costmodel/packing/length_distribution.h"
 #include "costmodel/packing/packs.h"
@@ -31,6 +32,7 @@ inline constexpr std::int64_t most_accumulation = 1024;
 struct RunFile {
   std::optional<std::string> schema;
   std::optional<std::string> model;
+  std::optional<std::int64_t> further_tokens;
   std::optional<std::string> machine;
   std::optional<std::string> overlay;
   std::optional<std::string> engine;
@@ -164,6 +166,12 @@ struct RunFile {
   template <typename Archive>
   void describe_step(Archive& archive) {
     archive.field("model", model, "Name in configs/models, or a config.json");
+    archive
+        .field("further_tokens", further_tokens,
+               "Tokens predicted beyond the next one, each by a layer of its own (default: the "
+               "num_nextn_predict_layers of the model's file)")
+        .at_least(0)
+        .at_most(ConfigLimits::further_tokens);
     archive.field("machine", machine, "Name in profiles, or a profile");
     archive.field("overlay", overlay, "Calibration to lay over the machine's profile");
     archive.field("engine", engine,

@@ -140,6 +140,7 @@ ModelConfig model_config(const PublishedModel& model, std::int64_t positions,
       .number("num_attention_heads", model.num_attention_heads)
       .number("num_key_value_heads", model.num_key_value_heads)
       .number("intermediate_size", model.intermediate_size)
+      .number("num_nextn_predict_layers", model.mtp_layers.value_or(0))
       .truth("tie_word_embeddings", model.tie_word_embeddings);
   if (model.kv_lora_rank)
     add_latent_attention(config, model);

@@ -165,7 +165,9 @@ constexpr std::array<Refusal, 19> refusals = {{
               model_type(row.model) != "olmo3";
      }},
     {"multi-token prediction",
-     [](const PublishedRow& row) { return row.model.mtp_layers.value_or(0) > 0; }},
+     [](const PublishedRow& row) {
+       return row.model.mtp_layers.value_or(0) > 0 && !rules_of(row).predicts_further;
+     }},
     {no_model,
      [](const PublishedRow& row) {
        return std::ranges::find(families(), model_type(row.model), &Family::model_type) ==

@@ -228,15 +228,17 @@ TEST(FamilyLaws, ParametersOfTheGraphEqualTheClosedForm) {
     std::int64_t expected = m.vocab_size * E * (m.tie_word_embeddings ? 1 : 2) + E;
     if (m.position == Position::learned) expected += m.max_position_embeddings * E;
     if (m.has_norm_bias) expected += E;
-    for (std::int64_t layer = 0; layer < m.num_hidden_layers; ++layer) {
+    const std::int64_t norm = m.has_norm_bias ? 2 * E : E;
+    expected += m.further_tokens * (3 * norm + 2 * E * E);
+    for (std::int64_t layer = 0; layer < m.decoder_layers(); ++layer) {
       expected += 2 * E + attention_parameters(m);
       if (m.has_norm_bias) expected += 2 * E;
-      if (!m.is_sparse(layer) && m.has_qkv_bias && m.has_bias_everywhere)
+      const bool is_sparse = m.is_sparse(std::min(layer, m.num_hidden_layers - 1));
+      if (!is_sparse && m.has_qkv_bias && m.has_bias_everywhere)
         expected += (m.has_gated_ffn ? 2 : 1) * m.intermediate_size + E;
-      if (m.is_sparse(layer) && m.has_bias_everywhere) expected += m.num_experts * (1 + 2 * F + E);
-      expected += m.is_sparse(layer)
-                      ? m.num_experts * E + (m.num_experts + m.n_shared_experts) * 3 * E * F
-                      : (m.has_gated_ffn ? 3 : 2) * E * m.intermediate_size;
+      if (is_sparse && m.has_bias_everywhere) expected += m.num_experts * (1 + 2 * F + E);
+      expected += is_sparse ? m.num_experts * E + (m.num_experts + m.n_shared_experts) * 3 * E * F
+                            : (m.has_gated_ffn ? 3 : 2) * E * m.intermediate_size;
     }
     EXPECT_EQ(count_parameters(drawn.graph(), drawn.strategy.expert_parallel,
                                drawn.strategy.tensor_parallel),

@@ -36,7 +36,7 @@ struct Case {
         "tp {} tokens shared {} in pieces {} zero {} pp {} of {} fp8 {} {} gathered {} "
         "pairs {} attention fused {} dropped {} offloaded {} state on the host {} weights {} "
         "exchanges overlap {} references {} loss compiled {} routers balanced {} "
-        "bucket {}",
+        "bucket {} further tokens {}",
         strategy.engine, model.model_type, model.num_hidden_layers, model.tie_word_embeddings,
         strategy.ranks, strategy.expert_parallel,
         dispatch_names[static_cast<std::size_t>(strategy.dispatch)], strategy.sequence_parallel,
@@ -53,7 +53,7 @@ struct Case {
         strategy.expert_parallel_overlap, strategy.fuses_attention, model.has_attention_dropout,
         strategy.offload_share, strategy.offloads_optimizer, strategy.offloads_parameters,
         strategy.communication_overlap, !strategy.memory_efficient_linear, strategy.compiles_loss,
-        strategy.has_balance_loss, strategy.reduce_bucket);
+        strategy.has_balance_loss, strategy.reduce_bucket, model.further_tokens);
   }
 };
 
@@ -148,6 +148,16 @@ inline void draw_offload(std::mt19937& random, const EngineRules& engine, Strate
   s.gradient_accumulation = 1;
 }
 
+// Layers that predict further tokens, recomputed where all others are.
+inline void draw_further_tokens(std::mt19937& random, const EngineRules& engine, Case& drawn) {
+  Strategy& s = drawn.strategy;
+  if (!engine.predicts_further || s.tensor_parallel > 1 || s.expert_parallel_overlap) return;
+  const bool recomputes_all = s.recompute_layers == drawn.model.num_hidden_layers;
+  drawn.model.further_tokens = static_cast<std::int64_t>(random() % 3);
+  if (drawn.model.further_tokens > 0) drawn.model.tie_word_embeddings = false;
+  if (recomputes_all) s.recompute_layers = drawn.model.decoder_layers();
+}
+
 inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& family) {
   const auto up_to = [&](std::int64_t n) { return static_cast<std::int64_t>(random() % n) + 1; };
   Case drawn;
@@ -219,6 +229,7 @@ inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& 
   s.has_balance_loss = engine.is_executed && drawn.model.is_moe() && s.sequence_parallel == 1 &&
                        !drawn.model.has_sigmoid_router && random() % 2 == 0;
   s.loss_chunk = engine.chunks_loss ? up_to(s.loss_tokens()) : s.loss_tokens();
+  draw_further_tokens(random, engine, drawn);
   return drawn;
 }
 
@@ -227,6 +238,7 @@ inline void draw_pipeline(std::mt19937& random, const EngineRules& engine, Case&
   const auto up_to = [&](std::int64_t n) { return static_cast<std::int64_t>(random() % n) + 1; };
   Strategy& s = drawn.strategy;
   const std::int64_t chunks = engine.interleaves_chunks ? up_to(3) : 1;
+  drawn.model.further_tokens = 0;
   s.pipeline_parallel = 1 + up_to(3);
   s.virtual_stages = chunks;
   drawn.model.num_hidden_layers = s.pipeline_parallel * chunks + up_to(4) - 1;

@@ -195,7 +195,7 @@ TEST(Profile, RefusesUnknownKeysAndGrades) {
 }
 
 TEST(Profile, RefusesPointsThatDoNotAscend) {
-  EXPECT_THAT(problems_of([] { load_changed("[64, 0.18]", "[640, 0.18]"); }),
+  EXPECT_THAT(problems_of([] { load_changed("[64, 0.179]", "[640, 0.18]"); }),
               HasSubstr("does not ascend"));
 }
 

@@ -267,6 +267,7 @@ constexpr EngineRules maxtext() {
   rules.summary = "MaxText: FSDP by XLA";
   rules.splits_tensors = false;
   rules.sends_copies = false;
+  rules.may_compile_loss = rules.widens_compiled_loss = false;
   rules.reduce_dtype = DType::bf16;
   rules.workspaces = torchtitan_workspaces;
   return rules;

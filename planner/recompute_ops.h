@@ -13,7 +13,8 @@ namespace xt {
 
 /// Kinds of ops whose results may be dropped: every_second_product drops those of every second
 /// product only, counted from the second of a layer; layer_norms those of the norms before
-/// attention and ffn; ffn those of all that follows the latter, and runs all of it again.
+/// attention and ffn; ffn those of all that follows the latter, and runs all of it again; experts
+/// those of experts and of the exchanges of their rows, expert_products those of experts alone.
 enum class RecomputeOp : std::uint8_t {
   norms,
   activations,
@@ -22,12 +23,13 @@ enum class RecomputeOp : std::uint8_t {
   experts,
   every_second_product,
   layer_norms,
-  ffn
+  ffn,
+  expert_products
 };
 
-inline constexpr std::array<std::string_view, 8> recompute_op_names = {
-    "norms",   "activations",          "attention",   "products",
-    "experts", "every_second_product", "layer_norms", "ffn"};
+inline constexpr std::array<std::string_view, 9> recompute_op_names = {
+    "norms",       "activations", "attention",      "products", "experts", "every_second_product",
+    "layer_norms", "ffn",         "expert_products"};
 
 /// Ops whose results are dropped after the forward pass, `all` or some joined by `+`. What a
 /// backward pass reads of the others is kept.
@@ -35,7 +37,7 @@ class RecomputeOps {
  public:
   static constexpr std::string_view type_name =
       "`all`, or some of `norms`, `activations`, `attention`, `products`, `experts`, "
-      "`every_second_product`, `layer_norms` and `ffn` joined by `+`";
+      "`every_second_product`, `layer_norms`, `ffn` and `expert_products` joined by `+`";
 
   bool operator==(const RecomputeOps&) const = default;
 

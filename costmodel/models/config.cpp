@@ -305,34 +305,6 @@ void ModelConfig::check_latent(Reader& reader, const Family& family) {
                    fmt::format("not supported: experts in every {} layers", *moe_layer_freq_));
 }
 
-// Source: MosaicML llm-foundry, models/mpt/configuration_mpt.py, for the defaults
-void ModelConfig::check_mpt(Reader& reader) {
-  Architecture& a = architecture;
-  const MptAttention attention = mpt_attention_.value_or(MptAttention{});
-  const auto refuse = [&](std::string_view key, bool is_set, std::string_view what) {
-    if (is_set) reader.problem(key, fmt::format("not supported: {}", what));
-  };
-  a.intermediate_size = expansion_ratio_.value_or(4) * a.hidden_size;
-  a.tie_word_embeddings = true;
-  const bool has_alibi = attention.alibi.value_or(false);
-  a.position = !has_alibi && learned_pos_emb_.value_or(true) ? Position::learned : Position::biased;
-  if (a.num_attention_heads < 1) return;
-  if (a.hidden_size % a.num_attention_heads != 0)
-    reader.problem("n_heads", fmt::format("d_model {} is not divisible by {} heads", a.hidden_size,
-                                          a.num_attention_heads));
-  a.has_qkv_bias = a.has_bias_everywhere = a.has_norm_bias = !no_bias_.value_or(false);
-  refuse("emb_pdrop", embedding_dropout_.value_or(0) > 0, "dropout of the embedding");
-  refuse("resid_pdrop", residual_dropout_.value_or(0) > 0, "dropout of what layers add");
-  refuse("attn_config.qk_ln", attention.qk_ln.value_or(false), "norms of query and key");
-  refuse("attn_config.attn_pdrop", attention.attn_pdrop.value_or(0) > 0, "dropout of attention");
-  refuse("attn_config.clip_qkv",
-         attention.clip_qkv && attention.clip_qkv->kind != Node::Kind::nothing,
-         "clipped queries, keys and values");
-  refuse("attn_config.attn_type",
-         attention.attn_type.value_or("multihead_attention") != "multihead_attention",
-         "keys and values that heads share");
-}
-
 // Source: Hugging Face transformers, configuration_gpt2.py, for the defaults
 void ModelConfig::check_gpt2(Reader& reader) {
   Architecture& a = architecture;

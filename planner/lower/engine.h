@@ -89,6 +89,7 @@ struct EngineRules {
   bool chunks_loss = true;          ///< else lm_head and loss are whole
   LossKind loss = LossKind::in_place;
   bool may_compile_loss = false;      ///< see Strategy::compiles_loss
+  bool widens_compiled_loss = false;  ///< its logits and their gradient are in fp32
   std::int64_t logged_metrics = 0;    ///< cross-entropies of a micro-step, beside its loss
   bool sums_loss_op_by_op = false;    ///< over tensor ranks, whose sums part it into ops
   bool pools_narrow_logits = false;   ///< their room is of no use to what is in fp32

@@ -128,7 +128,8 @@ constexpr EngineRules mindspeed_fsdp() {
 
 /// Source: torchtitan, experiments/simple_fsdp/simple_fsdp.py and experiments/graph_trainer: one
 /// graph casts and gathers each weight where it is read and again in the backward pass, without
-/// flat buffers and on the memory of one stream
+/// flat buffers and on the memory of one stream; torchtitan's pull request 3646, for what is alive
+/// of a loss that inductor compiles too: logits and their gradient in fp32
 constexpr EngineRules simple_fsdp() {
   EngineRules rules = torchtitan();
   rules.name = "simple_fsdp";
@@ -144,7 +145,8 @@ constexpr EngineRules simple_fsdp() {
   rules.has_fp8_products = false;
   rules.splits_context = false;
   rules.has_pipelines = false;
-  rules.sums_loss_op_by_op = rules.may_compile_loss = false;
+  rules.sums_loss_op_by_op = false;
+  rules.widens_compiled_loss = true;
   rules.workspaces = decomposed_workspaces;
   return rules;
 }

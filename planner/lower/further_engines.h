@@ -105,8 +105,9 @@ constexpr EngineRules megatron_deepspeed() {
 /// partitioned_param_coordinator.py, which gathers ahead; runtime/bf16_optimizer.py; models of
 /// Hugging Face transformers, eager, whose loss widens all logits. stage3.py has one buffer for
 /// gradients of all shards, grad_partitions_flat_buffer, which it never frees; runtime/zero/
-/// partition_parameters.py, mem_efficient_linear, without which autograd's own reference keeps a
-/// weight's memory when a parameter lets go of it; ArcticTraining, whose checkpointed inputs of
+/// partition_parameters.py, AllGatherCoalescedHandle, which puts each parameter together from what
+/// was gathered, and mem_efficient_linear, without which autograd's own reference keeps a weight's
+/// memory when a parameter lets go of it; ArcticTraining, whose checkpointed inputs of
 /// layers may wait on the host. Where overlap_comm is on, as it is by default at stage 3,
 /// partitioned_param_coordinator.py gathers on __allgather_stream, and stage3.py reduces on
 /// reduce_and_partition_stream
@@ -114,6 +115,7 @@ constexpr EngineRules deepspeed() {
   EngineRules rules;
   rules.name = "deepspeed";
   rules.summary = "DeepSpeed: stages 1 to 3 of ZeRO, Ulysses, eager kernels";
+  rules.copies_gathered = true;
   rules.copies_gradients = true;
   rules.pools_by_stream = true;
   rules.reduces_behind_gathers = true;
@@ -251,7 +253,7 @@ constexpr EngineRules colossalai() {
   rules.name = "colossalai";
   rules.summary = "Colossal-AI: stages 1 and 2 of ZeRO";
   rules.splits_sequences = false;
-  rules.keeps_narrow_shards = false;
+  rules.keeps_narrow_shards = rules.copies_gathered = false;
   rules.pools_by_stream = false;
   rules.may_keep_references = rules.swaps_dense = false;
   rules.updates_on_host = false;
@@ -268,6 +270,7 @@ constexpr EngineRules maxtext() {
   rules.summary = "MaxText: FSDP by XLA";
   rules.splits_tensors = false;
   rules.sends_copies = false;
+  rules.may_compile_loss = rules.widens_compiled_loss = false;
   rules.reduce_dtype = DType::bf16;
   rules.workspaces = torchtitan_workspaces;
   return rules;

@@ -51,16 +51,18 @@ void Lowering::cross_entropy(const Origin& from, std::int64_t rows, BufferId log
   op(work, from, {labels, batch.valid_tokens, sums}, {logits, batch.loss, exponentials});
 }
 
-// Logits are widened as they are read, and what autograd makes of them is as narrow as they are.
+// Logits are widened as they are read, and what autograd makes of them is as narrow as they are,
+// or both are in fp32.
 //
 // Source: torchtitan, components/loss.py, where compile has the loss among its components
 void Lowering::compiled_cross_entropy(const Origin& from, std::int64_t rows, BufferId logits,
                                       BufferId labels) {
   const BatchBuffers batch = build_.draft().batch;
-  const Work work{Kernel::cross_entropy, graph_.dtype, Group::none, {rows, graph_.vocabulary}};
+  const DType dtype = build_.draft().buffer(logits).dtype;
+  const Work work{Kernel::cross_entropy, dtype, Group::none, {rows, graph_.vocabulary}};
   const std::array<BufferId, 2> inputs{labels, batch.valid_tokens};
   const std::array<BufferId, 2> outputs{logits, batch.loss};
-  workspaces_.assign(1, {{rows, graph_.vocabulary, 1}, graph_.dtype});
+  workspaces_.assign(1, {{rows, graph_.vocabulary, 1}, dtype});
   build_.add({work, Lane::compute, from, inputs, outputs, workspaces_, {}});
 }
 
@@ -136,7 +138,7 @@ void Lowering::autograd_loss_chunk(std::int16_t chunk, std::int64_t first, std::
   const BufferId labels =
       build_.view(batch.labels, first * width(DType::int64), {rows, 1, 1}, DType::int64);
   const BufferId narrow = transient(rows, V, graph_.dtype, apart);
-  const bool is_narrow = strategy_.compiles_loss;
+  const bool is_narrow = strategy_.compiles_loss && !rules_.widens_compiled_loss;
   const BufferId logits = is_narrow ? narrow : transient(rows, V, DType::fp32);
   const BufferId d_logits = is_narrow ? narrow : transient(rows, V, graph_.dtype, apart);
   const bool adds_chunks = rules_.loss == LossKind::fp32_chunks;
@@ -152,7 +154,10 @@ void Lowering::autograd_loss_chunk(std::int16_t chunk, std::int64_t first, std::
     compiled_cross_entropy(from, rows, logits, labels);
   } else {
     cast(from, rows * V, narrow, logits);
-    cross_entropy(from, rows, logits, labels);
+    if (strategy_.compiles_loss)
+      compiled_cross_entropy(from, rows, logits, labels);
+    else
+      cross_entropy(from, rows, logits, labels);
     cast(from, rows * V, logits, d_logits);
   }
   op(Kernel::matmul_input_backward, from, {rows, V, E}, {d_logits, head_weight_}, {d_hidden});

@@ -166,6 +166,8 @@ bool drops(const OpGraph& graph, const Block& block, const GraphOp& op, const Re
       if (dropped.has(RecomputeOp::layer_norms) && is_layer_norm(op.work.kernel, part)) return true;
       return dropped.has(part.ends_with("activation") ? RecomputeOp::activations
                                                       : RecomputeOp::norms);
+    case KernelClass::grouped_matrix:
+      return dropped.has(RecomputeOp::experts) || dropped.has(RecomputeOp::expert_products);
     default:
       return dropped.has(RecomputeOp::experts);
   }

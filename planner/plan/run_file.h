@@ -266,9 +266,10 @@ struct RunFile {
         .at_least(1)
         .at_most(16);
     archive.field("recompute", recompute, "none, all or so many layers (default all)");
-    archive.field("recompute_ops", recompute_ops,
-                  "Of those layers: all, or norms, activations, attention, products, experts, "
-                  "every_second_product, layer_norms, ffn joined by + (default all)");
+    archive.field(
+        "recompute_ops", recompute_ops,
+        "Of those layers: all, or norms, activations, attention, products, experts, "
+        "every_second_product, layer_norms, ffn, expert_products joined by + (default all)");
     archive.field("swap", swap, "none, all, auto or so many layers (default none)");
     archive.field("optimizer", optimizer,
                   "adamw, or muon for the matrices of layers (default adamw)");

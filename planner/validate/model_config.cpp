@@ -48,8 +48,15 @@ constexpr std::array<TypeRule, 14> type_rules = {{
 // A config.json in the making; a value that there is none of is left out.
 class Config {
  public:
-  Config(std::string_view type) : root_(map_node()) {
-    add(root_, "model_type", text_node(std::string(type)));
+  Config() : root_(map_node()) {}
+  Config(std::string_view type) : Config() { text("model_type", type); }
+  Config& text(std::string_view key, std::string_view value) {
+    add(root_, std::string(key), text_node(std::string(value)));
+    return *this;
+  }
+  Config& within(std::string_view key, Config inner) {
+    add(root_, std::string(key), std::move(inner.root_));
+    return *this;
   }
   Config& number(std::string_view key, std::optional<std::int64_t> value) {
     if (value) add(root_, std::string(key), literal_node(std::to_string(*value)));
@@ -96,6 +103,10 @@ ModelConfig mpt_config(const PublishedModel& model, std::int64_t positions) {
       .number("expansion_ratio", model.intermediate_size / model.hidden_size)
       .number("max_seq_len", positions)
       .truth("no_bias", false);
+  if (model.num_key_value_heads != model.num_attention_heads)
+    config.within("attn_config", Config()
+                                     .text("attn_type", "grouped_query_attention")
+                                     .number("kv_n_heads", model.num_key_value_heads));
   return read<ModelConfig>(config.document("model of the row"));
 }
 

@@ -139,7 +139,7 @@ struct Refusal {
 constexpr std::string_view no_engine = "engine", no_machine = "machine", no_model = "model";
 constexpr std::string_view refused_by_checks = "refused by the checks of a plan";
 
-constexpr std::array<Refusal, 19> refusals = {{
+constexpr std::array<Refusal, 20> refusals = {{
     {no_engine, [](const PublishedRow& row) { return engine_of(row) == nullptr; },
      [](const PublishedRow& row) { return row.framework_family; }},
     {"pipeline parallelism",
@@ -193,6 +193,8 @@ constexpr std::array<Refusal, 19> refusals = {{
      }},
     {"offload of dense models",
      [](const PublishedRow& row) { return offload_of(row)->of_inputs && !swaps(row); }},
+    {"chunks of the loss that a compiler batches in part",
+     [](const PublishedRow& row) { return notes_say(row, "gradient logits stays batched"); }},
     {"an ffn in tiles",
      [](const PublishedRow& row) { return notes_say(row, "MLP computed in tiles"); }},
 }};

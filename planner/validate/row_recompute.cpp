@@ -21,7 +21,11 @@ bool recomputes_by_op(const PublishedRow& row) {
          });
 }
 
-// Products and attention are kept, and all else is computed again.
+// Products and attention are kept, and all else is computed again; products of experts too, which
+// are no op of torchtitan's list, as exchanges of their rows are.
+//
+// Source: torchtitan, distributed/activation_checkpoint.py, _get_default_save_ops, which
+// experiments/graph_trainer/memory_policy.py takes
 constexpr std::array<std::string_view, 2> products_kept_details = {
     "default policy of the graph trainer", "minimal_flash policy"};
 
@@ -68,7 +72,7 @@ std::optional<std::string_view> dropped_ops(const PublishedRow& row) {
   if (std::ranges::any_of(products_kept_details, [&](std::string_view begin) {
         return row.recompute_detail->starts_with(begin);
       }))
-    return "norms+activations";
+    return "norms+activations+expert_products";
   const auto found = std::ranges::find(ops_of_details, *row.recompute_detail, &OpsOfDetail::detail);
   return found == ops_of_details.end() ? std::nullopt : std::optional(found->ops);
 }

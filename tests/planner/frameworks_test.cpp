@@ -9,6 +9,7 @@
 #include "planner/estimate/estimate.h"
 #include "planner/lower/lower.h"
 #include "planner/lower/pipeline.h"
+#include "planner/validate/model_config.h"
 #include "planner/validate/row_notes.h"
 #include "planner/validate/validate.h"
 #include "tests/planner/plans.h"
@@ -92,6 +93,26 @@ TEST(DeepSpeed, OffloadMovesGradientsOutAndWeightsIn) {
   EXPECT_NEAR(sent(all, Kernel::copy_to_device, Group::none),
               sent(all, Kernel::all_gather, Group::shard) / 16, 1e-3);
   EXPECT_GT(sent(all, Kernel::copy_to_device, Group::none), 3.0 / 16);
+}
+
+// Each parameter is put together from the parts that ranks sent; Colossal-AI gathers into place.
+TEST(DeepSpeed, WhatIsGatheredIsCopiedOut) {
+  const auto copied = [](const Flags& flags) {
+    const Plan plan = plan_with(flags);
+    const Schedule schedule = lower(graph_of(plan), plan.strategy);
+    std::int64_t gathered = 0, copies = 0;
+    for (const Op& op : schedule.ops) {
+      const Work& work = schedule.work(op);
+      if (work.kernel == Kernel::all_gather) gathered += work.extents[0].code;
+      if (work.kernel == Kernel::cast && op.origin.phase != Phase::optimizer &&
+          schedule.parts[op.origin.part] == "copy_out")
+        copies += work.extents[0].code;
+    }
+    return static_cast<double>(copies) / static_cast<double>(gathered);
+  };
+  EXPECT_NEAR(copied({{"engine", "deepspeed"}, {"zero", "3"}}), 1, 1e-3);
+  EXPECT_EQ(copied({{"engine", "deepspeed"}, {"zero", "2"}}), 0);
+  EXPECT_EQ(copied({{"engine", "colossalai"}}), 0);
 }
 
 std::size_t ops_of(const Schedule& schedule, Kernel kernel) {
@@ -269,6 +290,19 @@ Strategy strategy_of(const std::string& id) {
   const RowPlan plan = plan_of(row, profiles_of({row}, Catalogue{XT_DATA_ROOT}));
   EXPECT_EQ(plan.reason + plan.detail, "");
   return plan.plan.value().strategy;
+}
+
+TEST(RowPlan, HeadsOfMegatronsGptShareKeysAndValuesAsTheRowSays) {
+  const PublishedRow row = row_named("mcore-ci-7678fd5e");
+  const ModelConfig config = model_config(row.model, row.seq_len, false);
+  EXPECT_EQ(config.architecture.num_attention_heads, 32);
+  EXPECT_EQ(config.architecture.num_key_value_heads, 8);
+}
+
+TEST(RowPlan, TheGraphTrainersDefaultPolicyDropsProductsOfExpertsAlone) {
+  const RecomputeOps ops = strategy_of("torchtitan-dsv3-35719975").recompute_ops;
+  EXPECT_TRUE(ops.has(RecomputeOp::expert_products));
+  EXPECT_FALSE(ops.has(RecomputeOp::experts) || ops.has(RecomputeOp::products));
 }
 
 TEST(RowPlan, EnginesAreChosenByFamilyAndName) {

@@ -63,6 +63,10 @@ TEST(LossCopies, OfATracedGraphAreExponentialsToo) {
   EXPECT_NEAR(copies(schedule_of("simple_fsdp")), 4 * 4, little);
 }
 
+TEST(LossCopies, OfAGraphThatIsCompiledWithItsLossAreLogitsAndGradientInFp32) {
+  EXPECT_NEAR(copies(schedule_of("simple_fsdp", {{"compile_loss", "true"}})), 2 * 4, little);
+}
+
 TEST(LossCopies, OverTensorRanksAreThatEverywhere) {
   const Flags tensor = {{"tensor_parallel", "2"}};
   EXPECT_NEAR(copies(schedule_of("torchtitan", tensor), 2), 4 * 4, 2 * little);

@@ -64,5 +64,28 @@ TEST(RecomputeModules, AnFfnRunsAgainAsAWhole) {
   EXPECT_EQ(runs_again(answer, Kernel::attention), 0);
 }
 
+// Qwen3-30B-A3B, eight ranks of experts.
+Estimate routed_without(const std::string& ops) {
+  return estimate(test::plan_of({{"model", "qwen3_30b_a3b"},
+                                 {"machine", "h100_sxm"},
+                                 {"devices", "8"},
+                                 {"engine", "torchtitan"},
+                                 {"expert_parallel", "8"},
+                                 {"recompute", ops.empty() ? "none" : "all"},
+                                 {"recompute_ops", ops.empty() ? "all" : ops},
+                                 {"pack_length", std::to_string(s)}}));
+}
+
+// torchtitan keeps what it exchanged, and products that are no product of experts.
+TEST(RecomputeModules, ProductsOfExpertsRunAgainWithoutTheirExchanges) {
+  const Estimate products = routed_without("expert_products"), all = routed_without("experts");
+  EXPECT_GT(runs_again(products, Kernel::grouped_matmul), 0);
+  EXPECT_EQ(runs_again(products, Kernel::grouped_matmul), runs_again(all, Kernel::grouped_matmul));
+  EXPECT_EQ(runs_again(products, Kernel::all_to_all), 0);
+  EXPECT_GT(runs_again(all, Kernel::all_to_all), 0);
+  EXPECT_EQ(runs_again(products, Kernel::matmul), 0);
+  EXPECT_LT(kept(products), kept(routed_without("")));
+}
+
 }  // namespace
 }  // namespace xt

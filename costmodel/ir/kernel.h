@@ -91,6 +91,7 @@ enum class Kernel : std::uint8_t {
   all_gather,
   reduce_scatter,
   all_reduce,
+  broadcast,
   exchange_counts,
   exchange_heads,
   send_receive,
@@ -129,7 +130,7 @@ struct KernelRow {
 };
 
 // clang-format off
-inline constexpr std::array<KernelRow, 78> kernel_rows = {{
+inline constexpr std::array<KernelRow, 79> kernel_rows = {{
     {Kernel::embedding, "embedding", KernelClass::memory_bound, "tokens[T] weight[V,E]", "y[T,E]", "T E V"},
     {Kernel::embedding_backward, "embedding_backward", KernelClass::memory_bound, "dy[T,E] tokens[T]", "dweight[V,E]!", "T E V"},
     {Kernel::rms_norm, "rms_norm", KernelClass::memory_bound, "x[T,E] weight[E]", "y[T,E] rstd[T]", "T E"},
@@ -199,6 +200,7 @@ inline constexpr std::array<KernelRow, 78> kernel_rows = {{
     {Kernel::all_gather, "all_gather", KernelClass::collective, "shard", "full", "elements"},
     {Kernel::reduce_scatter, "reduce_scatter", KernelClass::collective, "full", "shard scratch?", "elements"},
     {Kernel::all_reduce, "all_reduce", KernelClass::collective, "", "x!", "elements"},
+    {Kernel::broadcast, "broadcast", KernelClass::collective, "", "x!", "elements"},
     {Kernel::exchange_counts, "exchange_counts", KernelClass::collective, "counts[1,X]", "received[ep,X/ep]", "elements"},
     {Kernel::exchange_heads, "exchange_heads", KernelClass::collective, "x[T,H,D]", "y[T*sp,H/sp,D] scratch?", "elements"},
     {Kernel::send_receive, "send_receive", KernelClass::collective, "x", "y", "elements"},

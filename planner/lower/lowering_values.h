@@ -30,6 +30,7 @@ struct UnitFlat {
   BufferId narrow = no_buffer;      ///< the shard in the graph's dtype, where it is kept so
   BufferId quantised = no_buffer;   ///< weights of fp8 products in fp8, made once a step
   BufferId transposed = no_buffer;  ///< weights in fp8 for products of input gradients
+  bool is_apart = false;            ///< `gathered` is rank by rank, not parameter by parameter
   bool is_stale = false;            ///< others' part of `weights` is as before the last update
   bool needs_quantising = false;    ///< the copies in fp8 are as before it
 };
@@ -164,13 +165,15 @@ enum class StepPart : std::uint8_t {
   tensor_ranks,
   receive,
   router_bias,
-  balance_loss
+  balance_loss,
+  broadcast
 };
 
-inline constexpr std::array<std::string_view, 24> step_part_names = {
-    "scalars",  "valid_tokens", "section",        "rope_table", "swap",        "all_gather",
-    "copy_out", "padding",      "reduce_scatter", "copy_in",    "accumulate",  "final_norm",
-    "lm_head",  "metrics",      "rescale",        "replicas",   "norm",        "muon",
-    "update",   "all_reduce",   "tensor_ranks",   "receive",    "router_bias", "balance_loss"};
+inline constexpr std::array<std::string_view, 25> step_part_names = {
+    "scalars",      "valid_tokens", "section",     "rope_table",     "swap",
+    "all_gather",   "copy_out",     "padding",     "reduce_scatter", "copy_in",
+    "accumulate",   "final_norm",   "lm_head",     "metrics",        "rescale",
+    "replicas",     "norm",         "muon",        "update",         "all_reduce",
+    "tensor_ranks", "receive",      "router_bias", "balance_loss",   "broadcast"};
 
 }  // namespace xt

@@ -135,6 +135,7 @@ void Lowering::gather_flat(const FsdpUnit& unit, UnitFlat& flat, Phase phase) {
   BufferId& gathered = rules_.copies_gathered ? flat.received : flat.gathered;
   gathered = build_.transient(full);
   op({Kernel::all_gather, unit_type, flat.group, {n}}, from, {shard}, {gathered}, Lane::all_gather);
+  flat.is_apart = rules_.joins_gathered && strategy_.zero == 3;
 }
 
 // Shards are fp32 as they are at rest.
@@ -153,6 +154,10 @@ void Lowering::copy_out(FsdpUnit& unit, Phase phase) {
   for (UnitFlat& flat : unit.flats) {
     if (flat.needs_quantising) quantise(unit, flat, phase);
     if (phase == Phase::backward && transposes_gathered(flat)) transpose(unit, flat);
+    if (flat.is_apart)
+      cast(origin(phase, StepPart::copy_out, unit.layer), flat.layout->elements, flat.gathered,
+           flat.gathered);
+    flat.is_apart = false;
     if (flat.received == no_buffer) continue;
     const Buffer& received = build_.draft().buffer(flat.received);
     const DType unit_type = gathers_wide() ? graph_.dtype : received.dtype;
@@ -257,6 +262,10 @@ BufferId Lowering::reduce_flat(const FsdpUnit& unit, UnitFlat& flat, bool is_fir
     cast(origin(Phase::backward, StepPart::copy_in, unit.layer), n, full, copy);
     full = copy;
   }
+  const Lane lane = rules_.reduces_behind_gathers ? Lane::all_gather : Lane::reduce_scatter;
+  if (strategy_.zero == 3)
+    for (std::int64_t i = 0; i < rules_.further_copies; ++i)
+      cast(origin(Phase::backward, StepPart::copy_in, unit.layer), n, full, full, lane);
   const DType kept = kept_gradient();
   TensorSpec shard{{flat.shard_elements, 1, 1}, kept, MemoryCategory::gradients, Space::device};
   shard.pool = pool(Lane::reduce_scatter);
@@ -270,7 +279,6 @@ BufferId Lowering::reduce_flat(const FsdpUnit& unit, UnitFlat& flat, bool is_fir
     shard.category = MemoryCategory::communication_buffers;
     reduced = build_.transient(shard);
   }
-  const Lane lane = rules_.reduces_behind_gathers ? Lane::all_gather : Lane::reduce_scatter;
   OpId last{};
   if (rules_.reduces_through_scratch) {
     last = op({Kernel::reduce_scatter, on_wire, flat.group, {n}}, from, {full},

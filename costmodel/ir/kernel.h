@@ -8,11 +8,11 @@
 // D head size, S tokens of keys, reach of how many keys a query sees at most: the longest sample,
 // or a window, sp ranks that share a sequence by heads, F ffn width, X experts, k experts per
 // token, R routed rows, C tokens of a loss chunk, B products of a batch, calls kernels that share
-// the elements of an op: 0 stands for one. Rotary angles turn D columns of each head from `first`
-// on, halves of them together or columns that are adjacent; head 0 stands for D. Columns go from R
-// rows of W to Q rows of U, n of them, `from` the first to the first `to`: each row to as many as
-// there are more of, or the sum of as many as there are fewer. Weights of experts that are
-// `transposed` lie as [X,k,n].
+// the elements of an op, beside like products that run at once: 0 stands for one. Rotary angles
+// turn D columns of each head from `first` on, halves of them together or columns that are
+// adjacent; head 0 stands for D. Columns go from R rows of W to Q rows of U, n of them, `from` the
+// first to the first `to`: each row to as many as there are more of, or the sum of as many as there
+// are fewer. Weights of experts that are `transposed` lie as [X,k,n].
 
 #include <array>
 #include <cstdint>
@@ -137,8 +137,8 @@ inline constexpr std::array<KernelRow, 79> kernel_rows = {{
     {Kernel::rms_norm_backward, "rms_norm_backward", KernelClass::memory_bound, "dy[T,E] x[T,E] weight[E] rstd[T]", "dx[T,E] dweight[E]", "T E"},
     {Kernel::layer_norm, "layer_norm", KernelClass::memory_bound, "x[T,E] weight[E]", "y[T,E] moments[T,2]", "T E"},
     {Kernel::layer_norm_backward, "layer_norm_backward", KernelClass::memory_bound, "dy[T,E] x[T,E] weight[E] moments[T,2]", "dx[T,E] dweight[E]", "T E"},
-    {Kernel::matmul, "matmul", KernelClass::matrix, "x[m,k] weight[n,k] bias[n]?", "y[m,n]", "m n k"},
-    {Kernel::matmul_input_backward, "matmul_input_backward", KernelClass::matrix, "dy[m,n] weight[n,k]", "dx[m,k]", "m n k"},
+    {Kernel::matmul, "matmul", KernelClass::matrix, "x[m,k] weight[n,k] bias[n]?", "y[m,n]", "m n k beside"},
+    {Kernel::matmul_input_backward, "matmul_input_backward", KernelClass::matrix, "dy[m,n] weight[n,k]", "dx[m,k]", "m n k beside"},
     {Kernel::matmul_input_backward_add, "matmul_input_backward_add", KernelClass::matrix, "dy[m,n] weight[n,k]", "dx[m,k]!", "m n k"},
     {Kernel::matmul_weight_backward, "matmul_weight_backward", KernelClass::matrix, "dy[m,n] x[m,k]", "dweight[n,k]", "m n k"},
     {Kernel::matmul_weight_backward_add, "matmul_weight_backward_add", KernelClass::matrix, "dy[m,n] x[m,k]", "dweight[n,k]!", "m n k"},

@@ -123,5 +123,17 @@ TEST(MindSpeed, ExchangesInPiecesHideBehindProducts) {
   EXPECT_LT(exposed("true"), exposed("false") * 2 / 3);
 }
 
+// Three pieces at once, as Transformer Engine runs them on its streams.
+TEST(Megatron, PiecesThatRunAtOnceFillTheDeviceAsOneProduct) {
+  const Plan plan = plan_with({{"engine", "megatron"}});
+  const auto seconds = [&](std::int64_t rows, std::int64_t beside) {
+    const Work product{Kernel::matmul, DType::bf16, Group::none, {rows, 4096, 4096, beside}};
+    return demand(product, {}, {1, 1}, plan.profile).on(Resource::matrix).value;
+  };
+  EXPECT_DOUBLE_EQ(3 * seconds(512, 3), seconds(3 * 512, 0));
+  EXPECT_GT(3 * seconds(512, 0), 1.02 * seconds(3 * 512, 0));
+  EXPECT_DOUBLE_EQ(seconds(512, 1), seconds(512, 0));
+}
+
 }  // namespace
 }  // namespace xt

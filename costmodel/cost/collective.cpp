@@ -19,7 +19,7 @@ bool is_copied(const Work& work) {
 double share(const OverlapShares& shares, const Work& work) {
   if (is_copied(work)) return shares.swap_out.value;
   const Kernel kernel = work.kernel;
-  if (kernel == Kernel::all_gather) return shares.all_gather.value;
+  if (kernel == Kernel::all_gather || kernel == Kernel::broadcast) return shares.all_gather.value;
   if (kernel == Kernel::reduce_scatter) return shares.reduce_scatter.value;
   if (kernel == Kernel::all_reduce) return shares.all_reduce.value;
   return shares.all_to_all.value;
@@ -36,7 +36,8 @@ double held(const Pricing& pricing, double kernel_share, double bus_bytes, Secon
 }  // namespace
 
 /// Bytes of the whole message, as nccl-tests counts them: what an all-gather gathers, what a
-/// reduce-scatter or all-reduce reduces, and the larger of what a rank sends and receives.
+/// reduce-scatter or all-reduce reduces, what a broadcast sends, and the larger of what a rank
+/// sends and receives.
 ///
 /// Source:  NVIDIA nccl-tests, doc/PERFORMANCE.md
 double collective_bytes(const Work& work, const Bindings& bindings) {

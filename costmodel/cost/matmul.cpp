@@ -57,13 +57,15 @@ double matmul_bytes(const Work& work, const Bindings& bindings) {
 /// Flops / (peak · clock · base · rows(·) · columns(·) · inner(·)), beside the traffic of
 /// matmul_bytes.
 ///
-/// Attention keeps its rate: it draws less power, and its products wait for exponentials.
+/// Attention keeps its rate: it draws less power, and its products wait for exponentials. Like
+/// products that run at once fill the device as one with the rows of all.
 /// Assumes: the three sides act on efficiency independently of each other
 /// Source:  the shape of published GEMM sweeps; see the points of each profile
 Demand matmul_demand(const Pricing& pricing) {
   const auto [rows, columns, inner] = product(pricing.work, pricing.bindings);
   const MatmulEfficiency& curves = pricing.profile.matmul;
-  const double efficiency = curves.base.value * curves.rows.curve.at(rows) *
+  const double at_once = rows * std::max(1.0, pricing.extent(3));
+  const double efficiency = curves.base.value * curves.rows.curve.at(at_once) *
                             curves.columns.curve.at(columns) * curves.inner.curve.at(inner);
   return product_demand(pricing, efficiency, matmul_bytes(pricing.work, pricing.bindings));
 }

@@ -9,8 +9,13 @@
 namespace xt {
 namespace {
 
-// One curve covers exchanges of rows, of heads, of the few counts, and with one other rank.
-Kernel curve_of(Kernel kernel) {
+// One curve covers exchanges of rows, of heads, of the few counts, and with one other rank. A
+// machine without points for broadcasts sends them as it gathers.
+Kernel curve_of(const Profile& profile, Kernel kernel) {
+  if (kernel == Kernel::broadcast &&
+      std::ranges::find(profile.collectives, kernel, &CollectiveEfficiency::kernel) ==
+          profile.collectives.end())
+    return Kernel::all_gather;
   const bool exchanges = kernel == Kernel::exchange_counts || kernel == Kernel::exchange_heads ||
                          kernel == Kernel::send_receive;
   return exchanges ? Kernel::all_to_all : kernel;
@@ -18,7 +23,7 @@ Kernel curve_of(Kernel kernel) {
 
 // Bytes on the busiest link over bytes of the message, as nccl-tests defines bus bandwidth.
 double bus_factor(Kernel kernel, double ranks) {
-  if (kernel == Kernel::send_receive) return 1;
+  if (kernel == Kernel::send_receive || kernel == Kernel::broadcast) return 1;
   return (kernel == Kernel::all_reduce ? 2.0 : 1.0) * (ranks - 1) / ranks;
 }
 
@@ -93,7 +98,7 @@ bool covers(const Profile& profile, const GroupShape& group) {
 
 std::array<const CollectiveEfficiency*, 2> collective_points(const Profile& profile, Kernel kernel,
                                                              const GroupShape& group) {
-  const Kernel measured_kernel = curve_of(kernel);
+  const Kernel measured_kernel = curve_of(profile, kernel);
   const auto known = scope_with_points(profile, measured_kernel, scope(profile, group));
   XT_CHECK(known, name(measured_kernel), profile.name);
   const Neighbours found = neighbours(profile, measured_kernel, *known, group.size);
@@ -114,7 +119,7 @@ double link_rate(const Profile& profile, Kernel kernel, const GroupShape& group)
   if (scope(profile, group) != Scope::network) return std::numeric_limits<double>::infinity();
   XT_CHECK(profile.scale_out, profile.name);
   const auto [fewer, more] = collective_points(profile, kernel, group);
-  return network_limit(profile, curve_of(kernel), group, fewer->scope);
+  return network_limit(profile, curve_of(profile, kernel), group, fewer->scope);
 }
 
 }  // namespace

@@ -75,8 +75,9 @@ void RateCurve::check(Reader& reader) const {
 void CollectiveEfficiency::check(Reader& reader) const {
   if (kernel_class(kernel) != KernelClass::collective || kernel == Kernel::exchange_counts ||
       kernel == Kernel::exchange_heads || kernel == Kernel::send_receive)
-    reader.problem("kernel", fmt::format("`{}` is no collective with a curve", name(kernel)),
-                   "write `all_gather`, `reduce_scatter`, `all_reduce` or `all_to_all`");
+    reader.problem(
+        "kernel", fmt::format("`{}` is no collective with a curve", name(kernel)),
+        "write `all_gather`, `reduce_scatter`, `all_reduce`, `all_to_all` or `broadcast`");
   rate.check(reader);
 }
 

@@ -50,7 +50,7 @@ Duration common(const std::vector<Span>& spans, const std::vector<Span>& cover) 
 }  // namespace
 
 std::optional<Traffic> traffic_of(Kernel kernel) {
-  if (kernel == Kernel::all_gather) return Traffic::all_gather;
+  if (kernel == Kernel::all_gather || kernel == Kernel::broadcast) return Traffic::all_gather;
   if (kernel == Kernel::reduce_scatter) return Traffic::reduce_scatter;
   if (kernel == Kernel::all_reduce) return Traffic::all_reduce;
   if (kernel == Kernel::all_to_all || kernel == Kernel::exchange_counts ||

@@ -8,11 +8,11 @@
 // D head size, S tokens of keys, reach of how many keys a query sees at most: the longest sample,
 // or a window, sp ranks that share a sequence by heads, F ffn width, X experts, k experts per
 // token, R routed rows, C tokens of a loss chunk, B products of a batch, calls kernels that share
-// the elements of an op: 0 stands for one. Rotary angles turn D columns of each head from `first`
-// on, halves of them together or columns that are adjacent; head 0 stands for D. Columns go from R
-// rows of W to Q rows of U, n of them, `from` the first to the first `to`: each row to as many as
-// there are more of, or the sum of as many as there are fewer. Weights of experts that are
-// `transposed` lie as [X,k,n].
+// the elements of an op, beside like products that run at once: 0 stands for one. Rotary angles
+// turn D columns of each head from `first` on, halves of them together or columns that are
+// adjacent; head 0 stands for D. Columns go from R rows of W to Q rows of U, n of them, `from` the
+// first to the first `to`: each row to as many as there are more of, or the sum of as many as there
+// are fewer. Weights of experts that are `transposed` lie as [X,k,n].
 
 #include <array>
 #include <cstdint>
@@ -91,6 +91,7 @@ enum class Kernel : std::uint8_t {
   all_gather,
   reduce_scatter,
   all_reduce,
+  broadcast,
   exchange_counts,
   exchange_heads,
   send_receive,
@@ -129,15 +130,15 @@ struct KernelRow {
 };
 
 // clang-format off
-inline constexpr std::array<KernelRow, 78> kernel_rows = {{
+inline constexpr std::array<KernelRow, 79> kernel_rows = {{
     {Kernel::embedding, "embedding", KernelClass::memory_bound, "tokens[T] weight[V,E]", "y[T,E]", "T E V"},
     {Kernel::embedding_backward, "embedding_backward", KernelClass::memory_bound, "dy[T,E] tokens[T]", "dweight[V,E]!", "T E V"},
     {Kernel::rms_norm, "rms_norm", KernelClass::memory_bound, "x[T,E] weight[E]", "y[T,E] rstd[T]", "T E"},
     {Kernel::rms_norm_backward, "rms_norm_backward", KernelClass::memory_bound, "dy[T,E] x[T,E] weight[E] rstd[T]", "dx[T,E] dweight[E]", "T E"},
     {Kernel::layer_norm, "layer_norm", KernelClass::memory_bound, "x[T,E] weight[E]", "y[T,E] moments[T,2]", "T E"},
     {Kernel::layer_norm_backward, "layer_norm_backward", KernelClass::memory_bound, "dy[T,E] x[T,E] weight[E] moments[T,2]", "dx[T,E] dweight[E]", "T E"},
-    {Kernel::matmul, "matmul", KernelClass::matrix, "x[m,k] weight[n,k] bias[n]?", "y[m,n]", "m n k"},
-    {Kernel::matmul_input_backward, "matmul_input_backward", KernelClass::matrix, "dy[m,n] weight[n,k]", "dx[m,k]", "m n k"},
+    {Kernel::matmul, "matmul", KernelClass::matrix, "x[m,k] weight[n,k] bias[n]?", "y[m,n]", "m n k beside"},
+    {Kernel::matmul_input_backward, "matmul_input_backward", KernelClass::matrix, "dy[m,n] weight[n,k]", "dx[m,k]", "m n k beside"},
     {Kernel::matmul_input_backward_add, "matmul_input_backward_add", KernelClass::matrix, "dy[m,n] weight[n,k]", "dx[m,k]!", "m n k"},
     {Kernel::matmul_weight_backward, "matmul_weight_backward", KernelClass::matrix, "dy[m,n] x[m,k]", "dweight[n,k]", "m n k"},
     {Kernel::matmul_weight_backward_add, "matmul_weight_backward_add", KernelClass::matrix, "dy[m,n] x[m,k]", "dweight[n,k]!", "m n k"},
@@ -199,6 +200,7 @@ inline constexpr std::array<KernelRow, 78> kernel_rows = {{
     {Kernel::all_gather, "all_gather", KernelClass::collective, "shard", "full", "elements"},
     {Kernel::reduce_scatter, "reduce_scatter", KernelClass::collective, "full", "shard scratch?", "elements"},
     {Kernel::all_reduce, "all_reduce", KernelClass::collective, "", "x!", "elements"},
+    {Kernel::broadcast, "broadcast", KernelClass::collective, "", "x!", "elements"},
     {Kernel::exchange_counts, "exchange_counts", KernelClass::collective, "counts[1,X]", "received[ep,X/ep]", "elements"},
     {Kernel::exchange_heads, "exchange_heads", KernelClass::collective, "x[T,H,D]", "y[T*sp,H/sp,D] scratch?", "elements"},
     {Kernel::send_receive, "send_receive", KernelClass::collective, "x", "y", "elements"},

@@ -1,5 +1,6 @@
 #include "costmodel/models/exchange_in_pieces.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -9,6 +10,16 @@ namespace xt {
 namespace {
 
 constexpr std::int64_t scattered_pieces = 4;
+
+// Streams that products of pieces take turns on.
+//
+// Source: Transformer Engine, common/comm_gemm_overlap, split_overlap_ag and split_overlap_rs on
+// _stream_compute, of which pytorch/module/base.py, initialize_ub, asks for three
+constexpr std::int64_t streams = 3;
+
+void run_beside(Work& product, std::int64_t pieces) {
+  product.extents[3] = std::min(streams, pieces);
+}
 
 bool reads_rows(const GraphOp& op, ValueId x) {
   return kernel_class(op.work.kernel) == KernelClass::matrix && !is_of_weight(op.work.kernel) &&
@@ -113,6 +124,7 @@ void Pieces::multiply_by_piece(const GraphOp& product, const std::vector<ValueId
   for (const ValueId piece : pieces) {
     to.push_back(product);
     to.back().work.extents[0] = product.work.extents[0].code / ranks_;
+    run_beside(to.back().work, ranks_);
     to.back().inputs[0] = piece;
   }
 }
@@ -127,6 +139,7 @@ void Pieces::scatter_by_piece(const GraphOp& product, const GraphOp& scatter,
     const ValueId piece = rows_of(product.outputs[0], n);
     to.push_back(product);
     to.back().work.extents[0] = n;
+    run_beside(to.back().work, scattered_pieces);
     to.back().outputs = {piece};
     to.push_back(scatter);
     to.back().work.extents[0] = n * row;

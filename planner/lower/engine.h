@@ -25,6 +25,7 @@ struct EngineRules {
   bool gathers_wide = false;             ///< in fp32; products read a cast of what is gathered
   bool copies_gathered = false;          ///< gathers into a flat buffer, then copies out
   bool copies_gradients = false;         ///< copies gradients into the reduce-scatter's own input
+  std::int64_t further_copies = 0;       ///< of gradients at stage 3, read and written again
   bool reduces_through_scratch = false;  ///< sums of parts and exchanges of heads need a buffer
   bool reduces_behind_gathers = false;   ///< both on one communicator, which runs one at a time
   bool prefetches_head = true;           ///< gathers the head while the last layer runs
@@ -65,6 +66,8 @@ struct EngineRules {
   bool splits_tensors = false;             ///< tensor parallelism
   bool splits_tensors_of_experts = false;  ///< also in models with experts, which stay whole
   bool overlaps_tensor_parallel = false;   ///< see GraphOptions
+  bool exchanges_in_pieces = false;        ///< can cut exchanges: Strategy::tensor_parallel_overlap
+  bool overlaps_nothing = false;           ///< exchanges run between products, where they stand
   bool may_overlap_nothing = false;        ///< see Strategy::communication_overlap
   bool copies_shared_tokens = false;       ///< see GraphOptions
   bool has_pipelines = false;              ///< stages of layers, see lower/pipeline.h
@@ -86,11 +89,14 @@ struct EngineRules {
   bool has_gradient_buckets = false;     ///< copies of gradients for their reduction, in 16 bits
   bool all_reduces_gradients = false;    ///< kept ones, over all ranks, also where state is split
   bool gathers_in_forward = false;  ///< updated weights behind the next forward, not the update
+  bool broadcasts_weights = false;  ///< after the update, a message a rank: lower/broadcasts.cpp
   bool chunks_loss = true;          ///< else lm_head and loss are whole
   LossKind loss = LossKind::in_place;
+  bool has_loss_op_by_op = false;     ///< that of whole logits is not fused
   bool may_compile_loss = false;      ///< see Strategy::compiles_loss
   bool widens_compiled_loss = false;  ///< its logits and their gradient are in fp32
   std::int64_t logged_metrics = 0;    ///< cross-entropies of a micro-step, beside its loss
+  bool scores_logits = false;         ///< accuracy and perplexity before the loss
   bool sums_loss_op_by_op = false;    ///< over tensor ranks, whose sums part it into ops
   bool pools_narrow_logits = false;   ///< their room is of no use to what is in fp32
   bool updates_op_by_op = false;      ///< AdamW without a fused kernel

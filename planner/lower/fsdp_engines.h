@@ -94,6 +94,7 @@ constexpr EngineRules torchtitan() {
   rules.interleaves_chunks = true;
   rules.sums_from_zero = true;
   rules.loss = LossKind::fp32_whole;
+  rules.has_loss_op_by_op = true;
   rules.may_compile_loss = true;    // components/loss.py
   rules.sums_loss_op_by_op = true;  // PyTorch, distributed/tensor/parallel/loss.py
   rules.reduce_dtype = DType::fp32;
@@ -145,7 +146,7 @@ constexpr EngineRules simple_fsdp() {
   rules.has_fp8_products = false;
   rules.splits_context = false;
   rules.has_pipelines = false;
-  rules.sums_loss_op_by_op = false;
+  rules.sums_loss_op_by_op = rules.has_loss_op_by_op = false;
   rules.widens_compiled_loss = true;
   rules.workspaces = decomposed_workspaces;
   return rules;
@@ -205,6 +206,7 @@ constexpr EngineRules fsdp1_autocast() {
   rules.updates_op_by_op = false;
   rules.reduce_dtype = DType::fp32;
   rules.loss = LossKind::fp32_whole;
+  rules.has_loss_op_by_op = true;
   rules.workspaces = torchtitan_workspaces;
   return rules;
 }

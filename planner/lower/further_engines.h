@@ -9,7 +9,8 @@ namespace xt {
 
 /// Source: Megatron-LM, core v0.8 and later: core/distributed and core/optimizer with
 /// overlap_grad_reduce and overlap_param_gather, gradient_accumulation_fusion,
-/// core/tensor_parallel, core/transformer/moe; recomputation of layers whole or of attention alone
+/// core/tensor_parallel, core/transformer/moe; recomputation of layers whole or of attention alone;
+/// core/fusions/fused_cross_entropy.py, as NeMo and Megatron-Bridge ask for
 constexpr EngineRules megatron() {
   EngineRules rules;
   rules.name = "megatron";
@@ -37,6 +38,7 @@ constexpr EngineRules megatron() {
   rules.may_overlap_nothing = true;       // core/distributed, overlap_grad_reduce and the like off
   rules.has_fp8_products = true;
   rules.has_transformer_engine = true;  // core/extensions/transformer_engine.py
+  rules.exchanges_in_pieces = true;     // core/model_parallel_config.py, tp_comm_overlap
   rules.least_zero = 0;
   rules.most_zero = 1;
   rules.sums_from_zero = true;
@@ -97,6 +99,7 @@ constexpr EngineRules megatron_deepspeed() {
   rules.most_zero = 0;
   rules.chunks_loss = false;
   rules.loss = LossKind::fp32_whole;
+  rules.has_loss_op_by_op = true;
   rules.workspaces = no_workspaces;
   return rules;
 }
@@ -110,13 +113,16 @@ constexpr EngineRules megatron_deepspeed() {
 /// memory when a parameter lets go of it; ArcticTraining, whose checkpointed inputs of
 /// layers may wait on the host. Where overlap_comm is on, as it is by default at stage 3,
 /// partitioned_param_coordinator.py gathers on __allgather_stream, and stage3.py reduces on
-/// reduce_and_partition_stream
+/// reduce_and_partition_stream, where gradients are copied into a bucket, then in the order of
+/// ranks and divided by their number (runtime/comm/coalesced_collectives.py,
+/// reduce_scatter_coalesced)
 constexpr EngineRules deepspeed() {
   EngineRules rules;
   rules.name = "deepspeed";
   rules.summary = "DeepSpeed: stages 1 to 3 of ZeRO, Ulysses, eager kernels";
   rules.copies_gathered = true;
   rules.copies_gradients = true;
+  rules.further_copies = 2;
   rules.pools_by_stream = true;
   rules.reduces_behind_gathers = true;
   rules.recomputes_whole_layer = true;
@@ -133,12 +139,15 @@ constexpr EngineRules deepspeed() {
   rules.updates_on_host = true;       // runtime/zero/offload_config.py
   rules.reduce_bucket = 500'000'000;  // runtime/zero/config.py, reduce_bucket_size
   rules.loss = LossKind::fp32_whole;
+  rules.has_loss_op_by_op = true;
   rules.workspaces = torchtitan_workspaces;
   return rules;
 }
 
 /// Source: ModelLink and MindSpeed-LLM (Ascend), examples/*/pretrain_*_ptd.sh: Megatron-LM with
-/// --no-gradient-accumulation-fusion, so that core/distributed adds gradients to sums in fp32
+/// --no-gradient-accumulation-fusion, so that core/distributed adds gradients to sums in fp32;
+/// MindSpeed, docs/features/mc2.md, whose kernels cut products and exchanges, with
+/// --use-ascend-mc2, outside experts
 constexpr EngineRules mindspeed() {
   EngineRules rules = megatron();
   rules.name = "mindspeed";
@@ -146,6 +155,7 @@ constexpr EngineRules mindspeed() {
   rules.has_fp8_products = rules.has_transformer_engine = rules.may_compile_loss = false;
   rules.pairs_micro_steps = rules.has_unfused_attention = rules.may_overlap_nothing = false;
   rules.offloads_chunks = rules.predicts_further = false;
+  rules.has_loss_op_by_op = true;
   rules.accumulates_in_products = rules.keeps_stand_ins = false;
   return rules;
 }
@@ -155,7 +165,9 @@ constexpr EngineRules mindspeed() {
 /// gathers behind the cast to 16 bits, so that gradients are reduced in them too; MindFormers,
 /// which accumulates by passes of their own, in sums that are whole as gradient_accumulation_shard
 /// is off by default; a single micro-step has no sums; core/optim, FP32StateAdamWeightDecay, whose
-/// base fuses its ops on hosts alone (MindSpore, nn/optim/adam.py)
+/// base fuses its ops on hosts alone (MindSpore, nn/optim/adam.py). Exchanges overlap only where
+/// parallel_speed_up.json says so: utils/ms_context.cc has enable_opt_shard_comm_opt,
+/// enable_grad_comm_opt and matmul_grad_comm_overlap off
 constexpr EngineRules mindformers() {
   EngineRules rules = mindspeed();
   rules.name = "mindformers";
@@ -164,6 +176,8 @@ constexpr EngineRules mindformers() {
   rules.sends_copies = false;
   rules.splits_tensors_of_experts = false;
   rules.weighs_activations = false;
+  rules.overlaps_tensor_parallel = rules.exchanges_in_pieces = false;
+  rules.overlaps_nothing = true;
   rules.keeps_only_sums = true;
   rules.updates_op_by_op = true;
   rules.reduce_dtype = DType::bf16;
@@ -178,6 +192,7 @@ constexpr EngineRules nanotron() {
   EngineRules rules = mindspeed();
   rules.name = "nanotron";
   rules.summary = "nanotron: tensor and pipeline parallelism, gradients summed in fp32";
+  rules.exchanges_in_pieces = false;
   rules.splits_context = false;
   rules.sends_copies = false;
   rules.splits_tensors_of_experts = false;
@@ -197,10 +212,11 @@ constexpr EngineRules nanotron() {
 }
 
 /// Source: InternEvo, solver/optimizer/hybrid_zero_optim.py with overlap_sync_grad, which reduces
-/// gradients over all ranks behind the last backward pass and sends updated weights after the
-/// update, which we take for a gather; model/modeling_internlm.py, whose norms, rotary angles and
-/// activations are fused, norms in fp32; core/naive_amp.py, which widens logits;
-/// train/training_internlm.py, whose AdamW is PyTorch's own, not fused below its version 2.1
+/// gradients over all ranks behind the last backward pass and broadcasts updated weights after the
+/// update; model/modeling_internlm.py, whose norms, rotary angles, activations and loss are fused,
+/// norms in fp32; core/naive_amp.py, which widens logits; train/training_internlm.py, whose AdamW
+/// is PyTorch's own, not fused below its version 2.1, and which scores the logits of every
+/// micro-step
 constexpr EngineRules internevo() {
   EngineRules rules;
   rules.name = "internevo";
@@ -219,6 +235,8 @@ constexpr EngineRules internevo() {
   rules.most_zero = 1;
   rules.all_reduces_gradients = true;
   rules.updates_all_at_once = true;
+  rules.broadcasts_weights = true;
+  rules.scores_logits = true;
   rules.chunks_loss = false;
   rules.loss = LossKind::fp32_whole;
   rules.workspaces = no_workspaces;

@@ -51,6 +51,20 @@ void Lowering::cross_entropy(const Origin& from, std::int64_t rows, BufferId log
   op(work, from, {labels, batch.valid_tokens, sums}, {logits, batch.loss, exponentials});
 }
 
+// What a cross-entropy op by op reads and writes beyond the three passes of a fused one: a row is
+// read for its largest, for its sum and for what comes of both; its gradient begins with zeros, and
+// that of a softmax reads two tensors twice. Megatron's, in place, comes to as many. A loss in
+// chunks is fused or compiled.
+//
+// Source: PyTorch, aten/src/ATen/native/cuda/SoftMax.cu, cunn_SoftMaxForward and
+// cunn_SoftMaxBackward, and NLLLoss.cu; Megatron-LM, core/tensor_parallel/cross_entropy.py
+void Lowering::pass_logits(const Origin& from, std::int64_t rows, BufferId logits) {
+  constexpr std::int64_t further_passes = 7, kernels = 4;
+  if (!rules_.has_loss_op_by_op) return;
+  op(Kernel::cast, from, {rows * graph_.vocabulary, further_passes * width(DType::fp32), kernels},
+     {logits}, {logits});
+}
+
 // Logits are widened as they are read, and what autograd makes of them is as narrow as they are,
 // or both are in fp32.
 //
@@ -154,10 +168,13 @@ void Lowering::autograd_loss_chunk(std::int16_t chunk, std::int64_t first, std::
     compiled_cross_entropy(from, rows, logits, labels);
   } else {
     cast(from, rows * V, narrow, logits);
-    if (strategy_.compiles_loss)
+    if (rules_.scores_logits) score_logits(rows, logits);
+    if (strategy_.compiles_loss) {
       compiled_cross_entropy(from, rows, logits, labels);
-    else
+    } else {
       cross_entropy(from, rows, logits, labels);
+      if (rows == strategy_.loss_tokens()) pass_logits(from, rows, logits);
+    }
     cast(from, rows * V, logits, d_logits);
   }
   op(Kernel::matmul_input_backward, from, {rows, V, E}, {d_logits, head_weight_}, {d_hidden});

@@ -75,7 +75,8 @@ Origin Lowering::origin(Phase phase, StepPart part, std::int16_t layer, std::int
 Lane Lowering::lane_of(Lane lane) const {
   const bool exchanges =
       lane == Lane::all_gather || lane == Lane::reduce_scatter || lane == Lane::expert;
-  return exchanges && !strategy_.communication_overlap ? Lane::compute : lane;
+  const bool are_alone = rules_.overlaps_nothing || !strategy_.communication_overlap;
+  return exchanges && are_alone ? Lane::compute : lane;
 }
 
 OpId Lowering::op(Kernel kernel, const Origin& from, std::initializer_list<Extent> extents,

@@ -130,6 +130,9 @@ class Lowering {
   void further_losses();
   BufferId joined_inputs(std::size_t layer);
 
+  // broadcasts.cpp: updated weights, from each rank that updates some
+  void broadcast_weights();
+
   // stand_ins.cpp: what autograd is given for gradients that products add up
   void make_stand_ins();
   OpId head_gradient_product(Kernel kernel, const Origin& from, std::int64_t rows,
@@ -243,6 +246,8 @@ class Lowering {
 
   // loss_metrics.cpp
   void log_metrics();
+  void pass_logits(const Origin& from, std::int64_t rows, BufferId logits);
+  void score_logits(std::int64_t rows, BufferId logits);
 
   // lower.cpp: what is resident, and the sections
   void make_symbols();

@@ -167,13 +167,15 @@ enum class StepPart : std::uint8_t {
   tensor_ranks,
   receive,
   router_bias,
-  balance_loss
+  balance_loss,
+  broadcast
 };
 
-inline constexpr std::array<std::string_view, 24> step_part_names = {
-    "scalars",  "valid_tokens", "section",        "rope_table", "swap",        "all_gather",
-    "copy_out", "padding",      "reduce_scatter", "copy_in",    "accumulate",  "final_norm",
-    "lm_head",  "metrics",      "rescale",        "replicas",   "norm",        "muon",
-    "update",   "all_reduce",   "tensor_ranks",   "receive",    "router_bias", "balance_loss"};
+inline constexpr std::array<std::string_view, 25> step_part_names = {
+    "scalars",      "valid_tokens", "section",     "rope_table",     "swap",
+    "all_gather",   "copy_out",     "padding",     "reduce_scatter", "copy_in",
+    "accumulate",   "final_norm",   "lm_head",     "metrics",        "rescale",
+    "replicas",     "norm",         "muon",        "update",         "all_reduce",
+    "tensor_ranks", "receive",      "router_bias", "balance_loss",   "broadcast"};
 
 }  // namespace xt

@@ -297,6 +297,7 @@ void Lowering::publish_weights() {
            own_weights(flat));
     }
   if (!keeps_weights() || gathers_in_forward()) return;
+  if (rules_.broadcasts_weights) return broadcast_weights();
   for (FsdpUnit& unit : units_)
     for (UnitFlat& flat : unit.flats)
       if (is_split(flat)) refresh(unit, flat, Phase::optimizer);

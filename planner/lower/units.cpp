@@ -257,6 +257,10 @@ BufferId Lowering::reduce_flat(const FsdpUnit& unit, UnitFlat& flat, bool is_fir
     cast(origin(Phase::backward, StepPart::copy_in, unit.layer), n, full, copy);
     full = copy;
   }
+  const Lane lane = rules_.reduces_behind_gathers ? Lane::all_gather : Lane::reduce_scatter;
+  if (strategy_.zero == 3)
+    for (std::int64_t i = 0; i < rules_.further_copies; ++i)
+      cast(origin(Phase::backward, StepPart::copy_in, unit.layer), n, full, full, lane);
   const DType kept = kept_gradient();
   TensorSpec shard{{flat.shard_elements, 1, 1}, kept, MemoryCategory::gradients, Space::device};
   shard.pool = pool(Lane::reduce_scatter);
@@ -270,7 +274,6 @@ BufferId Lowering::reduce_flat(const FsdpUnit& unit, UnitFlat& flat, bool is_fir
     shard.category = MemoryCategory::communication_buffers;
     reduced = build_.transient(shard);
   }
-  const Lane lane = rules_.reduces_behind_gathers ? Lane::all_gather : Lane::reduce_scatter;
   OpId last{};
   if (rules_.reduces_through_scratch) {
     last = op({Kernel::reduce_scatter, on_wire, flat.group, {n}}, from, {full},

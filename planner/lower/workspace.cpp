@@ -122,6 +122,7 @@ void xt_run_workspaces(const Work& work, std::vector<WorkspaceSpec>& list) {
     case Kernel::all_gather:
     case Kernel::reduce_scatter:
     case Kernel::all_reduce:
+    case Kernel::broadcast:
     case Kernel::exchange_counts:
     case Kernel::exchange_heads:
     case Kernel::send_receive:

@@ -37,8 +37,12 @@ void check_transformer_engine(const Plan& plan, const EngineRules& rules, Reques
   const Strategy& s = plan.strategy;
   const std::string_view field = "tensor_parallel_overlap";
   if (!s.tensor_parallel_overlap) return;
-  if (!rules.has_transformer_engine)
+  if (!rules.exchanges_in_pieces)
     request.problem(field, fmt::format("{} does not exchange in pieces", rules.name),
+                    "engine megatron does");
+  // Source: MindSpeed, docs/features/mc2.md
+  if (!rules.has_transformer_engine && plan.architecture.is_moe())
+    request.problem(field, fmt::format("{} does not where there are experts", rules.name),
                     "engine megatron does");
   if (s.tensor_parallel == 1 || !s.tensor_sequence_parallel)
     request.problem(field, "only ranks that share tokens gather and scatter them",

@@ -59,6 +59,8 @@ std::vector<std::pair<std::string, std::string>> flags_of_notes(const PublishedR
   if (compiles_loss(row)) flags.emplace_back("compile_loss", "true");
   if (const auto bucket = reduce_bucket(row))
     flags.emplace_back("reduce_bucket", std::to_string(*bucket));
+  if (row.notes.find("fused matmul+communication (mc2)") != std::string::npos)
+    flags.emplace_back("tensor_parallel_overlap", "true");
   if (keeps_references(row)) flags.emplace_back("memory_efficient_linear", "false");
   return flags;
 }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "costmodel/cost/demand.h"
 #include "costmodel/ir/memory.h"
 #include "planner/lower/lower.h"
 #include "planner/plan/plan.h"
@@ -71,6 +72,28 @@ TEST(LossCopies, OverTensorRanksAreThatEverywhere) {
   const Flags tensor = {{"tensor_parallel", "2"}};
   EXPECT_NEAR(copies(schedule_of("torchtitan", tensor), 2), 4 * 4, 2 * little);
   EXPECT_NEAR(copies(schedule_of("simple_fsdp", tensor), 2), 4 * 4, 2 * little);
+}
+
+// Bytes that pass through memory for each logit of a rank, in kernels of no product.
+double passes(const Schedule& schedule) {
+  double bytes = 0;
+  for (const Op& op : schedule.ops) {
+    const Work& work = schedule.work(op);
+    const bool is_pass = work.kernel == Kernel::cast || work.kernel == Kernel::cross_entropy;
+    if (is_pass && schedule.parts[op.origin.part] == "lm_head")
+      bytes += static_cast<double>(memory_traffic(work, {}).value);
+  }
+  return bytes / static_cast<double>(tokens * 151936);
+}
+
+// Logits are widened and gradients narrowed, 6 bytes each. Between stand 3 passes in fp32 where
+// the loss is fused, 4 reads and writes of log-softmax, 5 of its gradient and 1 of zeros elsewhere.
+TEST(LossCopies, AreReadAndWrittenTenTimesWhereTheLossIsNotFused) {
+  for (const char* engine : {"torchtitan", "accelerate", "deepspeed", "mindspeed"})
+    EXPECT_NEAR(passes(schedule_of(engine)), 2 * 6 + (4 + 5 + 1) * 4, 0.01) << engine;
+  for (const char* engine : {"simple_fsdp", "megatron"})
+    EXPECT_NEAR(passes(schedule_of(engine)), 2 * 6 + 3 * 4, 0.01) << engine;
+  EXPECT_NEAR(passes(schedule_of("accelerate", {{"loss_chunk", "1024"}})), 2 * 6 + 3 * 4, 0.01);
 }
 
 // 16-bit logits take room that nothing of fp32 can have when they are gone.

@@ -132,9 +132,11 @@ inline void draw_attention(std::mt19937& random, const EngineRules& engine, Case
 
 // A recipe of fp8, and exchanges in pieces.
 inline void draw_transformer_engine(std::mt19937& random, const EngineRules& engine, Strategy& s) {
-  if (!engine.has_transformer_engine) return;
-  s.fp8_recipe = static_cast<Fp8Recipe>(random() % 3);
-  s.gathers_fp8 = s.has_fp8_products && random() % 2 == 0;
+  if (engine.has_transformer_engine) {
+    s.fp8_recipe = static_cast<Fp8Recipe>(random() % 3);
+    s.gathers_fp8 = s.has_fp8_products && random() % 2 == 0;
+  }
+  if (!engine.exchanges_in_pieces) return;
   s.tensor_parallel_overlap =
       s.tensor_parallel > 1 && s.tensor_sequence_parallel && random() % 2 == 0;
 }

@@ -267,6 +267,12 @@ TEST(Collective, AllReduceMovesTwiceWhatReduceScatterDoes) {
   EXPECT_DOUBLE_EQ(moving(Kernel::all_reduce) / moving(Kernel::reduce_scatter), 2);
 }
 
+TEST(Collective, ABroadcastPassesAllItsBytesOverEachLinkAtTheRateOfAGather) {
+  const Work broadcast = work(Kernel::broadcast, DType::bf16, {40'000'000});
+  EXPECT_DOUBLE_EQ(priced(broadcast, round_machine(), {8, 1}).on(Resource::scale_up).value, 1e-3);
+  EXPECT_EQ(priced(broadcast, round_machine(), {8, 1}).holds, 0.2);
+}
+
 TEST(Collective, OverNodesHoldsBothNetworks) {
   const Work gather = work(Kernel::all_gather, DType::bf16, {40'000'000});
   const Demand wide = priced(gather, round_machine(), {16, 1});

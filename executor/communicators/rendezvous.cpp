@@ -4,7 +4,9 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <condition_variable>
 #include <csignal>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -18,6 +20,7 @@ using std::chrono::steady_clock;
 /// patience stay below 15 s, the time in which a run must be over.
 constexpr std::chrono::seconds patience(4);
 constexpr std::chrono::milliseconds poll_interval(20);
+constexpr std::chrono::milliseconds answer_interval(200);
 
 c10::intrusive_ptr<c10d::TCPStore> connect(const std::string& host, c10d::TCPStoreOptions options) {
   try {
@@ -33,6 +36,8 @@ c10::intrusive_ptr<c10d::TCPStore> connect(const std::string& host, c10d::TCPSto
 std::string left_key(int rank) { return fmt::format("left/{}", rank); }
 std::string heard_key(int rank) { return fmt::format("heard/{}", rank); }
 std::string noticed_key(int rank) { return fmt::format("noticed/{}", rank); }
+std::string alive_key(int rank) { return fmt::format("alive/{}", rank); }
+constexpr const char* who_is_alive_key = "who_is_alive";
 
 void record_if_first(c10d::Store& store, int rank) {
   store.compareSet(std::string(lost_rank_key), "", std::to_string(rank));
@@ -61,9 +66,12 @@ Rendezvous::Rendezvous(const RankEnvironment& place, std::chrono::seconds timeou
   options.timeout = timeout;
   network_store_ = connect(place.store_host, options);
   store_ = c10::make_intrusive<c10d::PrefixStore>(place.key_prefix, network_store_);
+  if (place.world_size > 1)
+    answering_ = std::jthread([this](const std::stop_token& stop) { answer_when_asked(stop); });
 }
 
 Rendezvous::~Rendezvous() {
+  answering_ = {};
   try {
     store_->set(left_key(place_.rank), "1");
     if (!serves()) return;
@@ -86,10 +94,29 @@ std::optional<int> Rendezvous::lost_rank() const {
   return std::stoi(network_store_->get_to_str(key));
 }
 
+// A rank that waits for one that came here cannot come itself, but it answers.
 std::optional<int> Rendezvous::first_missing(std::span<const int> candidates) {
-  for (const int rank : candidates)
-    if (!store_->check({noticed_key(rank)})) return rank;
-  return std::nullopt;
+  std::optional<int> absent;
+  for (const int rank : candidates) {
+    if (store_->check({noticed_key(rank)})) continue;
+    if (!store_->check({alive_key(rank)})) return rank;
+    if (!absent) absent = rank;
+  }
+  return absent;
+}
+
+void Rendezvous::answer_when_asked(const std::stop_token& stop) {
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  std::condition_variable_any stopped;
+  try {
+    while (!stopped.wait_for(lock, stop, answer_interval, [&] { return stop.stop_requested(); })) {
+      if (!store_->check({who_is_alive_key})) continue;
+      return store_->set(alive_key(place_.rank), "1");
+    }
+  } catch (const std::exception&) {
+    // The store is gone, and whoever would ask through it.
+  }
 }
 
 // Launchers send SIGTERM to all ranks when one has died. Whoever looks for that one ends by itself,
@@ -98,6 +125,7 @@ std::optional<int> Rendezvous::find_lost_rank(std::span<const int> candidates) {
   std::signal(SIGTERM, SIG_IGN);
   try {
     store_->set(noticed_key(place_.rank), "1");
+    store_->set(who_is_alive_key, "1");
     const auto deadline = steady_clock::now() + patience;
     std::optional<int> lost = lost_rank();
     while (!lost && steady_clock::now() < deadline) {

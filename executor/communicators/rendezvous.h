@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "executor/communicators/rank_environment.h"
 
@@ -60,7 +61,8 @@ class Rendezvous {
 
   /// Which of `candidates` is gone, after a collective among them failed. Waits for whoever knows:
   /// the launcher, an earlier finder, or, after a few seconds, those of the candidates that did not
-  /// come here themselves. None if all of them did. From any thread.
+  /// come here themselves: one that does not answer either, or else one that may wait elsewhere.
+  /// None if all of them came. From any thread.
   std::optional<int> find_lost_rank(std::span<const int> candidates);
 
   /// Leaves `text` under `key` for the other ranks; from any thread.
@@ -75,12 +77,14 @@ class Rendezvous {
 
  private:
   [[nodiscard]] std::optional<int> first_missing(std::span<const int> candidates);
+  void answer_when_asked(const std::stop_token& stop);
   void wait_for_hearers(std::optional<int> lost);
   bool serves() const { return !place_.launcher_hosts_store && place_.rank == 0; }
 
   RankEnvironment place_;
   c10::intrusive_ptr<c10d::Store> network_store_;
   c10::intrusive_ptr<c10d::Store> store_;
+  std::jthread answering_;  ///< says that this rank is there, whatever its others wait for
 };
 
 }  // namespace xt

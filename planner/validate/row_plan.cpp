@@ -139,7 +139,7 @@ struct Refusal {
 constexpr std::string_view no_engine = "engine", no_machine = "machine", no_model = "model";
 constexpr std::string_view refused_by_checks = "refused by the checks of a plan";
 
-constexpr std::array<Refusal, 20> refusals = {{
+constexpr std::array<Refusal, 19> refusals = {{
     {no_engine, [](const PublishedRow& row) { return engine_of(row) == nullptr; },
      [](const PublishedRow& row) { return row.framework_family; }},
     {"pipeline parallelism",
@@ -163,10 +163,6 @@ constexpr std::array<Refusal, 20> refusals = {{
      [](const PublishedRow& row) {
        return row.model.sliding_window && model_type(row.model) != "gpt_oss" &&
               model_type(row.model) != "olmo3";
-     }},
-    {"multi-token prediction",
-     [](const PublishedRow& row) {
-       return row.model.mtp_layers.value_or(0) > 0 && !rules_of(row).predicts_further;
      }},
     {no_model,
      [](const PublishedRow& row) {

@@ -208,6 +208,23 @@ void rank_zero_dies_and_rank_two_stays_away(Rendezvous& rendezvous, GlooNetwork&
   }
 }
 
+// Rank 0 is alive and comes only when rank 1 has heard: what it waits for ends no sooner.
+void rank_two_dies_and_rank_zero_stays_away(Rendezvous& rendezvous, GlooNetwork& network) {
+  static Communicator* const world = world_of(network, rendezvous).release();
+  const at::Tensor own = at::ones({1 << 16}, at::kFloat), all = at::empty({3 << 16}, at::kFloat);
+  world->all_gather(all, own)->wait();
+  if (world->rank() == 2) std::raise(SIGKILL);
+  for (int i = 0; world->rank() == 0 && i < 500 && !rendezvous.said("heard"); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  try {
+    world->all_gather(all, own)->wait();
+  } catch (const PeerLost& error) {
+    require(error.lost_rank() == 2, "the lost rank is known");
+    rendezvous.say("heard", "1");
+    throw;
+  }
+}
+
 void rank_two_fails(Rendezvous& rendezvous, GlooNetwork& network) {
   const auto world = world_of(network, rendezvous);
   const at::Tensor x = at::ones({8}, at::kFloat);
@@ -228,6 +245,7 @@ const std::map<std::string, Scenario> scenarios = {
     {"rank_one_dies", rank_one_dies},
     {"rank_two_fails", rank_two_fails},
     {"rank_zero_dies_and_rank_two_stays_away", rank_zero_dies_and_rank_two_stays_away},
+    {"rank_two_dies_and_rank_zero_stays_away", rank_two_dies_and_rank_zero_stays_away},
 };
 
 /// A port that was free a moment ago.
@@ -320,6 +338,17 @@ TEST(Rendezvous, WithoutALauncherRankZeroServesAndTheSurvivorsStillNameTheLostRa
   EXPECT_EQ(code, 3) << text;
   EXPECT_NE(text.find("rank 0: rank 1 was lost"), std::string::npos) << text;
   EXPECT_NE(text.find("rank 2: rank 1 was lost"), std::string::npos) << text;
+}
+
+TEST(Rendezvous, WithoutALauncherARankThatWaitsElsewhereIsNotTakenForTheLostOne) {
+  testing::internal::CaptureStderr();
+  const int code = run_ranks(
+      "rank_two_dies_and_rank_zero_stays_away", 3,
+      {{"TORCHELASTIC_USE_AGENT_STORE", "False"}, {"MASTER_PORT", std::to_string(free_port())}});
+  const std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(code, 3) << text;
+  EXPECT_NE(text.find("rank 0: rank 2 was lost"), std::string::npos) << text;
+  EXPECT_NE(text.find("rank 1: rank 2 was lost"), std::string::npos) << text;
 }
 
 TEST(SingleRank, CopiesAndConverts) {

@@ -342,11 +342,6 @@ TEST(RowPlan, WhatNoPlanHasIsNamed) {
             }),
             "sliding windows");
   EXPECT_EQ(reason([](auto& row) { row.model.name = "another"; }), "model other_moe");
-  EXPECT_EQ(reason([](auto& row) {
-              row.model.mtp_layers = 1, row.framework = "torchtitan",
-              row.framework_family = "fsdp2";
-            }),
-            "multi-token prediction");
   EXPECT_EQ(reason([](auto& row) { row.offload = "optimizer"; }),
             "offload of other than inputs of layers, or optimizer and weights");
   EXPECT_EQ(reason([](auto& row) { row.offload = "parameters, optimizer"; }),

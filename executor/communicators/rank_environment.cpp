@@ -81,7 +81,10 @@ RankEnvironment from_slurm(const Variables& variable) {
   place.store_host =
       variable("MASTER_ADDR")
           .value_or(first_host(variable("SLURM_STEP_NODELIST").value_or("127.0.0.1")));
-  place.store_port = reader.port("MASTER_PORT", 20000 + reader.number("SLURM_JOB_ID") % 20000);
+  // Below 32768, from where Linux gives ports to whoever asks for any.
+  constexpr int first_port = 20'000, n_ports = 12'000;
+  place.store_port =
+      reader.port("MASTER_PORT", first_port + reader.number("SLURM_JOB_ID") % n_ports);
   reader.finish(place);
   return place;
 }

@@ -40,7 +40,7 @@ class Environment {
 };
 
 /// A port that nobody else on this machine has tried lately.
-std::string some_port() { return std::to_string(20000 + getpid() % 20000); }
+std::string some_port() { return std::to_string(20000 + getpid() % 12000); }
 
 class Launchers : public testing::Test {
  protected:

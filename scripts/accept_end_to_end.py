@@ -21,6 +21,7 @@ TABLE = ROOT / "tests/accuracy/end_to_end.json"
 WORK = ROOT / "plans/accept"
 SOURCES = ["costmodel", "planner", "executor", "tests"]
 SEED = 20261129
+LONGEST_SAMPLE = 2048  # tokens, which are bytes; a multiple of all that are drawn
 MOST_FLOPS = 240e9  # of a rank in a step of a memory plan: a few seconds on one core
 
 
@@ -95,7 +96,9 @@ def write_text():
     files = sorted(path for folder in SOURCES for path in (ROOT / folder).rglob("*") if path.suffix in (".h", ".cpp"))
     folder = WORK / "text"  # the files of a folder are documents; one that is named is split at blank lines
     folder.mkdir(exist_ok=True)
-    (folder / "text.txt").write_text("\n".join(path.read_text() for path in files))
+    text = "\n".join(path.read_text() for path in files).encode()
+    # A shorter last sample would shift those behind it, and packs would hold pieces.
+    (folder / "text.txt").write_bytes(text[:len(text) // LONGEST_SAMPLE * LONGEST_SAMPLE])
 
 
 def measured(name, steps, recorded):

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "costmodel/diagnostics/nearest.h"
 #include "costmodel/document/shape.h"
@@ -185,13 +186,13 @@ Kernel without_addition(Kernel kernel) {
 
 }  // namespace
 
-// A product that adds is as fast as one that does not, where it was not measured.
 double slowest_clock(const Profile& profile, std::int64_t peers) {
   const double average = profile.sustained_clock ? profile.sustained_clock->value : 1;
   const double spread = profile.clock_spread ? profile.clock_spread->value : 0;
   return average * (1 - spread * largest_normal_of(peers));
 }
 
+// A product that adds is as fast as one that does not, where it was not measured.
 const KernelEfficiency* measured(const Profile& profile, Kernel kernel, DType dtype) {
   const KernelEfficiency* of_any_dtype = nullptr;
   for (const KernelEfficiency& candidate : profile.kernels) {
@@ -206,21 +207,20 @@ const KernelEfficiency* measured(const Profile& profile, Kernel kernel, DType dt
 
 std::optional<Profile> with_attention(Profile profile, const std::string& library) {
   if (profile.attention_kernel == library) return profile;
-  for (const AttentionKernels& kernels : profile.attention_kernels) {
-    if (kernels.library != library) continue;
-    profile.attention = kernels.forward;
-    profile.attention_backward = kernels.backward;
-    profile.attention_kernel = library;
-    return profile;
-  }
-  return std::nullopt;
+  const auto found =
+      std::ranges::find(profile.attention_kernels, library, &AttentionKernels::library);
+  if (found == profile.attention_kernels.end()) return std::nullopt;
+  profile.attention = found->forward;
+  profile.attention_backward = found->backward;
+  profile.attention_kernel = library;
+  return profile;
 }
 
 std::vector<std::string> attention_libraries(const Profile& profile) {
   std::vector<std::string> libraries;
   if (profile.attention_kernel) libraries.push_back(*profile.attention_kernel);
-  for (const AttentionKernels& kernels : profile.attention_kernels)
-    libraries.push_back(kernels.library);
+  std::ranges::transform(profile.attention_kernels, std::back_inserter(libraries),
+                         &AttentionKernels::library);
   return libraries;
 }
 

@@ -6,7 +6,6 @@ import statistics
 import sys
 
 table = json.loads((pathlib.Path(__file__).parent / "end_to_end.json").read_text())
-README = (pathlib.Path(__file__).resolve().parents[2] / "README.md").read_text()
 problems = []
 
 
@@ -37,15 +36,14 @@ def check_time(rows):
            "a plan is scored that was fitted to")
     expect(statistics.median(before) <= 0.15, f"median error before calibration {statistics.median(before):.1%}")
     expect(statistics.median(after) <= 0.10, f"median error after calibration {statistics.median(after):.1%}")
-    says_missed = f"worst {100 * max(after):.1f} %: the bound of 25 % is missed" in README
-    expect((max(after) <= 0.25) != says_missed,
-           f"largest error after calibration {max(after):.1%} of 25 %, and README does not say so")
+    expect(max(after) <= 0.25, f"largest error after calibration {max(after):.1%}")
 
 
 def check_planning(planning):
     expect(planning["estimate_process_s"] <= 0.050, f"estimate takes {planning['estimate_process_s'] * 1e3:.1f} ms")
     in_process = planning["build_price_simulate_s"]
-    says_missed = f"{in_process * 1e3:.1f} ms; the aim of 2 ms is missed" in README
+    readme = (pathlib.Path(__file__).resolve().parents[2] / "README.md").read_text()
+    says_missed = f"{in_process * 1e3:.1f} ms; the aim of 2 ms is missed" in readme
     expect((in_process <= 0.002) != says_missed,
            f"build, price and simulate take {in_process * 1e3:.2f} ms of 2 ms, and README does not say so")
 

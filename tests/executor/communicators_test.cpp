@@ -189,40 +189,35 @@ void rank_one_dies(Rendezvous& rendezvous, GlooNetwork& network) {
   }
 }
 
-// Rank 2 is alive and takes part in nothing until rank 1 has heard. A group that lost a rank may
-// have threads that never end, so that nobody destroys it.
-void rank_zero_dies_and_rank_two_stays_away(Rendezvous& rendezvous, GlooNetwork& network) {
+// `absent` is alive and takes part in nothing until rank 1 has heard, for which it waits so many
+// times 20 ms. A group that lost a rank may have threads that never end, so that nobody destroys
+// it.
+void one_dies_and_one_stays_away(Rendezvous& rendezvous, GlooNetwork& network, int dead, int absent,
+                                 int patience) {
   static Communicator* const world = world_of(network, rendezvous).release();
   const at::Tensor own = at::ones({1 << 16}, at::kFloat), all = at::empty({3 << 16}, at::kFloat);
   world->all_gather(all, own)->wait();
-  if (world->rank() == 0) std::raise(SIGKILL);
-  for (int i = 0; world->rank() == 2 && i < 250 && !rendezvous.said("heard"); ++i)
+  if (world->rank() == dead) std::raise(SIGKILL);
+  const bool waits = world->rank() == absent;
+  for (int i = 0; waits && i < patience && !rendezvous.said("heard"); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  if (world->rank() == 2) require(rendezvous.said("heard").has_value(), "a loss is heard of alone");
+  if (waits) require(rendezvous.said("heard").has_value(), "a loss is heard of alone");
   try {
     world->all_gather(all, own)->wait();
   } catch (const PeerLost& error) {
-    require(error.lost_rank() == 0, "the lost rank is known");
+    require(error.lost_rank() == dead, "the lost rank is known");
     rendezvous.say("heard", "1");
     throw;
   }
 }
 
-// Rank 0 is alive and comes only when rank 1 has heard: what it waits for ends no sooner.
+void rank_zero_dies_and_rank_two_stays_away(Rendezvous& rendezvous, GlooNetwork& network) {
+  one_dies_and_one_stays_away(rendezvous, network, 0, 2, 250);
+}
+
+// Nobody but rank 1 finds out who was lost, which takes it seconds.
 void rank_two_dies_and_rank_zero_stays_away(Rendezvous& rendezvous, GlooNetwork& network) {
-  static Communicator* const world = world_of(network, rendezvous).release();
-  const at::Tensor own = at::ones({1 << 16}, at::kFloat), all = at::empty({3 << 16}, at::kFloat);
-  world->all_gather(all, own)->wait();
-  if (world->rank() == 2) std::raise(SIGKILL);
-  for (int i = 0; world->rank() == 0 && i < 500 && !rendezvous.said("heard"); ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  try {
-    world->all_gather(all, own)->wait();
-  } catch (const PeerLost& error) {
-    require(error.lost_rank() == 2, "the lost rank is known");
-    rendezvous.say("heard", "1");
-    throw;
-  }
+  one_dies_and_one_stays_away(rendezvous, network, 2, 0, 500);
 }
 
 void rank_two_fails(Rendezvous& rendezvous, GlooNetwork& network) {
@@ -329,24 +324,25 @@ TEST(Launcher, NamesTheRankThatFailedFirst) {
   EXPECT_NE(text.find("error: rank 2 failed with exit code 4"), std::string::npos) << text;
 }
 
-TEST(Rendezvous, WithoutALauncherRankZeroServesAndTheSurvivorsStillNameTheLostRank) {
+// What three ranks of `scenario` say that start one by one, as without a launcher.
+std::string said_without_a_launcher(const std::string& scenario) {
   testing::internal::CaptureStderr();
   const int code = run_ranks(
-      "rank_one_dies", 3,
+      scenario, 3,
       {{"TORCHELASTIC_USE_AGENT_STORE", "False"}, {"MASTER_PORT", std::to_string(free_port())}});
   const std::string text = testing::internal::GetCapturedStderr();
   EXPECT_EQ(code, 3) << text;
+  return text;
+}
+
+TEST(Rendezvous, WithoutALauncherRankZeroServesAndTheSurvivorsStillNameTheLostRank) {
+  const std::string text = said_without_a_launcher("rank_one_dies");
   EXPECT_NE(text.find("rank 0: rank 1 was lost"), std::string::npos) << text;
   EXPECT_NE(text.find("rank 2: rank 1 was lost"), std::string::npos) << text;
 }
 
 TEST(Rendezvous, WithoutALauncherARankThatWaitsElsewhereIsNotTakenForTheLostOne) {
-  testing::internal::CaptureStderr();
-  const int code = run_ranks(
-      "rank_two_dies_and_rank_zero_stays_away", 3,
-      {{"TORCHELASTIC_USE_AGENT_STORE", "False"}, {"MASTER_PORT", std::to_string(free_port())}});
-  const std::string text = testing::internal::GetCapturedStderr();
-  EXPECT_EQ(code, 3) << text;
+  const std::string text = said_without_a_launcher("rank_two_dies_and_rank_zero_stays_away");
   EXPECT_NE(text.find("rank 0: rank 2 was lost"), std::string::npos) << text;
   EXPECT_NE(text.find("rank 1: rank 2 was lost"), std::string::npos) << text;
 }

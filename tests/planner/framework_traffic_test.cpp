@@ -16,15 +16,9 @@ namespace {
 
 using test::Flags;
 
-Plan plan_with(const Flags& more) {
-  return test::plan_of(test::with(
-      {{"model", "qwen3_8b"}, {"machine", "h100_sxm"}, {"devices", "16"}, {"recompute", "none"}},
-      more));
-}
-
 // Elements of the broadcasts of a step, the largest first.
 std::vector<std::int64_t> messages(const char* ranks) {
-  const Plan plan = plan_with({{"engine", "internevo"}, {"devices", ranks}});
+  const Plan plan = test::plan_on_16_h100({{"engine", "internevo"}, {"devices", ranks}});
   const Schedule schedule = lower(graph_of(plan), plan.strategy);
   std::vector<std::int64_t> elements;
   for (const Op& op : schedule.ops)
@@ -49,7 +43,7 @@ TEST(InternEvo, EveryRankSendsTheParametersThatItUpdates) {
 
 // 9 numbers of each logit in fp32 pass through memory: 7 that are read and 2 that are written.
 TEST(InternEvo, LogitsAreScoredBeforeTheirLoss) {
-  const Plan plan = plan_with({{"engine", "internevo"}, {"pack_length", "4096"}});
+  const Plan plan = test::plan_on_16_h100({{"engine", "internevo"}, {"pack_length", "4096"}});
   const Schedule schedule = lower(graph_of(plan), plan.strategy);
   double bytes = 0;
   for (const Op& op : schedule.ops)
@@ -85,11 +79,11 @@ double gathered(const Plan& plan) {
 // 16-bit gradients are read and written for a bucket, for the order of ranks and for their mean,
 // weights after each gather.
 TEST(DeepSpeed, AtStage3GradientsAreCopiedThreeTimesAndWeightsPutTogether) {
-  const Plan split = plan_with({{"engine", "deepspeed"}, {"zero", "3"}});
+  const Plan split = test::plan_on_16_h100({{"engine", "deepspeed"}, {"zero", "3"}});
   EXPECT_NEAR(passed(split, "copy_in"), 3 * 4, 1e-2);
   EXPECT_NEAR(passed(split, "copy_out"), 2 * gathered(split), 1e-2);
   EXPECT_GT(passed(split, "copy_out"), 7);
-  const Plan whole = plan_with({{"engine", "deepspeed"}, {"zero", "2"}});
+  const Plan whole = test::plan_on_16_h100({{"engine", "deepspeed"}, {"zero", "2"}});
   EXPECT_EQ(passed(whole, "copy_out"), 0);
   EXPECT_LE(passed(whole, "copy_in"), 4);
 }
@@ -98,7 +92,8 @@ TEST(DeepSpeed, AtStage3GradientsAreCopiedThreeTimesAndWeightsPutTogether) {
 // tensor parallel ranks.
 TEST(MindFormers, NothingRunsBesideProducts) {
   for (const char* ranks : {"1", "2"}) {
-    const Plan plan = plan_with({{"engine", "mindformers"}, {"tensor_parallel", ranks}});
+    const Plan plan =
+        test::plan_on_16_h100({{"engine", "mindformers"}, {"tensor_parallel", ranks}});
     const Schedule schedule = lower(graph_of(plan), plan.strategy);
     for (const Op& op : schedule.ops)
       EXPECT_TRUE(op.lane == Lane::compute || op.lane == Lane::host)
@@ -109,11 +104,11 @@ TEST(MindFormers, NothingRunsBesideProducts) {
 // Every piece that a rank passes on runs beside the product of the one before.
 TEST(MindSpeed, ExchangesInPiecesHideBehindProducts) {
   const auto exposed = [](const char* in_pieces) {
-    const Plan plan = plan_with({{"engine", "mindspeed"},
-                                 {"machine", "ascend_910b"},
-                                 {"tensor_parallel", "8"},
-                                 {"pack_length", "32768"},
-                                 {"tensor_parallel_overlap", in_pieces}});
+    const Plan plan = test::plan_on_16_h100({{"engine", "mindspeed"},
+                                             {"machine", "ascend_910b"},
+                                             {"tensor_parallel", "8"},
+                                             {"pack_length", "32768"},
+                                             {"tensor_parallel_overlap", in_pieces}});
     const StepAccount account = estimate(plan).account;
     double seconds = 0;
     for (const Traffic kind : {Traffic::all_gather, Traffic::reduce_scatter, Traffic::all_to_all})
@@ -125,7 +120,7 @@ TEST(MindSpeed, ExchangesInPiecesHideBehindProducts) {
 
 // Three pieces at once, as Transformer Engine runs them on its streams.
 TEST(Megatron, PiecesThatRunAtOnceFillTheDeviceAsOneProduct) {
-  const Plan plan = plan_with({{"engine", "megatron"}});
+  const Plan plan = test::plan_on_16_h100({{"engine", "megatron"}});
   const auto seconds = [&](std::int64_t rows, std::int64_t beside) {
     const Work product{Kernel::matmul, DType::bf16, Group::none, {rows, 4096, 4096, beside}};
     return demand(product, {}, {1, 1}, plan.profile).on(Resource::matrix).value;

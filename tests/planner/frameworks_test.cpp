@@ -19,12 +19,6 @@ namespace {
 
 using test::Flags;
 
-Plan plan_with(const Flags& more) {
-  return test::plan_of(test::with(
-      {{"model", "qwen3_8b"}, {"machine", "h100_sxm"}, {"devices", "16"}, {"recompute", "none"}},
-      more));
-}
-
 // Bytes of all messages of `kernel` over `group` in one step, by parameter of the model.
 double sent(const Plan& plan, Kernel kernel, Group group) {
   const OpGraph graph = graph_of(plan);
@@ -52,7 +46,8 @@ double resident(const Plan& plan, MemoryCategory category) {
 // Gradients in 16 bits are summed over all 16 ranks, weights sent among those that share state.
 TEST(InternEvo, FewerRanksMaySplitOptimizerStateThanSumGradients) {
   const Flags engine = {{"engine", "internevo"}, {"gradient_accumulation", "3"}};
-  const Plan all = plan_with(engine), some = plan_with(test::with(engine, {{"shard_ranks", "8"}}));
+  const Plan all = test::plan_on_16_h100(engine),
+             some = test::plan_on_16_h100(test::with(engine, {{"shard_ranks", "8"}}));
   EXPECT_NEAR(resident(all, MemoryCategory::optimizer), 12.0 / 16, 1e-3);
   EXPECT_NEAR(resident(some, MemoryCategory::optimizer), 12.0 / 8, 1e-3);
   EXPECT_NEAR(resident(some, MemoryCategory::gradients), 2, 1e-3);
@@ -66,7 +61,7 @@ TEST(InternEvo, FewerRanksMaySplitOptimizerStateThanSumGradients) {
 // 16-bit shards beside three numbers in fp32, of 16 ranks; at the update, a wide gradient and two
 // roots of every parameter are there at once.
 TEST(InternEvo, OnFsdpAnUpdateHasThreeMoreNumbersOfEveryParameter) {
-  const Plan plan = plan_with({{"engine", "internevo_fsdp"}});
+  const Plan plan = test::plan_on_16_h100({{"engine", "internevo_fsdp"}});
   EXPECT_NEAR(resident(plan, MemoryCategory::parameters), 2.0 / 16, 1e-3);
   EXPECT_NEAR(resident(plan, MemoryCategory::optimizer), 12.0 / 16, 1e-3);
   const OpGraph graph = graph_of(plan);
@@ -85,8 +80,9 @@ TEST(InternEvo, OnFsdpAnUpdateHasThreeMoreNumbersOfEveryParameter) {
 // each gather: forward and backward, but the embedding once.
 TEST(DeepSpeed, OffloadMovesGradientsOutAndWeightsIn) {
   const Flags state = {{"engine", "deepspeed"}, {"offload_optimizer", "true"}};
-  const Plan plain = plan_with({{"engine", "deepspeed"}}), some = plan_with(state),
-             all = plan_with(test::with(state, {{"offload_parameters", "true"}}));
+  const Plan plain = test::plan_on_16_h100({{"engine", "deepspeed"}}),
+             some = test::plan_on_16_h100(state),
+             all = test::plan_on_16_h100(test::with(state, {{"offload_parameters", "true"}}));
   EXPECT_EQ(sent(plain, Kernel::copy_to_host, Group::none), 0);
   EXPECT_NEAR(sent(some, Kernel::copy_to_host, Group::none), 2.0 / 16, 1e-3);
   EXPECT_NEAR(sent(some, Kernel::copy_to_device, Group::none), 2.0 / 16, 1e-3);
@@ -99,7 +95,7 @@ TEST(DeepSpeed, OffloadMovesGradientsOutAndWeightsIn) {
 // Each parameter is put together from the parts that ranks sent; Colossal-AI gathers into place.
 TEST(DeepSpeed, WhatIsGatheredIsCopiedOut) {
   const auto copied = [](const Flags& flags) {
-    const Plan plan = plan_with(flags);
+    const Plan plan = test::plan_on_16_h100(flags);
     const Schedule schedule = lower(graph_of(plan), plan.strategy);
     std::int64_t gathered = 0, copies = 0;
     for (const Op& op : schedule.ops) {
@@ -124,7 +120,7 @@ std::size_t ops_of(const Schedule& schedule, Kernel kernel) {
 // A sum in fp32 is as large as Megatron's, but each gradient is made before it is added.
 TEST(MindSpeed, GradientsAreAddedBehindTheirProducts) {
   const auto schedule_of = [](const char* engine) {
-    const Plan plan = plan_with({{"engine", engine}});
+    const Plan plan = test::plan_on_16_h100({{"engine", engine}});
     return lower(graph_of(plan), plan.strategy);
   };
   const Schedule megatron = schedule_of("megatron"), mindspeed = schedule_of("mindspeed");
@@ -132,13 +128,13 @@ TEST(MindSpeed, GradientsAreAddedBehindTheirProducts) {
   EXPECT_GT(fused, 100u);
   EXPECT_GE(ops_of(mindspeed, Kernel::add), ops_of(megatron, Kernel::add) + fused - 1);
   EXPECT_LE(ops_of(mindspeed, Kernel::matmul_weight_backward_add), 1u);  // that of lm_head
-  const Plan plan = plan_with({{"engine", "mindspeed"}});
+  const Plan plan = test::plan_on_16_h100({{"engine", "mindspeed"}});
   EXPECT_NEAR(resident(plan, MemoryCategory::gradients), 4, 1e-3);
 }
 
 TEST(Nanotron, WeightsAreGatheredAfterTheUpdate) {
   const auto gathers_after_update = [](const char* engine) {
-    const Plan plan = plan_with({{"engine", engine}});
+    const Plan plan = test::plan_on_16_h100({{"engine", engine}});
     const Schedule schedule = lower(graph_of(plan), plan.strategy);
     return std::ranges::any_of(schedule.ops, [&](const Op& op) {
       return op.origin.phase == Phase::optimizer && schedule.work(op).kernel == Kernel::all_gather;
@@ -151,7 +147,7 @@ TEST(Nanotron, WeightsAreGatheredAfterTheUpdate) {
 // One stream has one pool, so that what is held is what is allocated.
 TEST(SimpleFsdp, CollectivesTakeMemoryOfTheGraphsOwnStream) {
   const auto pooled = [](const char* engine) {
-    const Plan plan = plan_with({{"engine", engine}});
+    const Plan plan = test::plan_on_16_h100({{"engine", engine}});
     const Schedule schedule = lower(graph_of(plan), plan.strategy);
     return std::ranges::any_of(schedule.buffers,
                                [](const Buffer& buffer) { return buffer.pool != Lane::compute; });
@@ -182,10 +178,10 @@ double sent_by_stage(const PipelineSchedule& pipeline, std::size_t place, Kernel
 TEST(Pipeline, AStageOfFsdpGathersAndReducesOnceAStep) {
   for (const char* micro_batches : {"4", "8"})
     for (const char* chunks : {"1", "2"}) {
-      const Plan plan = plan_with({{"engine", "torchtitan"},
-                                   {"pipeline_parallel", "4"},
-                                   {"virtual_stages", chunks},
-                                   {"gradient_accumulation", micro_batches}});
+      const Plan plan = test::plan_on_16_h100({{"engine", "torchtitan"},
+                                               {"pipeline_parallel", "4"},
+                                               {"virtual_stages", chunks},
+                                               {"gradient_accumulation", micro_batches}});
       const PipelineSchedule pipeline = lower_pipeline(graph_of(plan), plan.strategy);
       for (std::size_t place = 0; place < 4; ++place) {
         EXPECT_NEAR(sent_by_stage(pipeline, place, Kernel::all_gather), 2, 1e-9) << place;
@@ -196,7 +192,7 @@ TEST(Pipeline, AStageOfFsdpGathersAndReducesOnceAStep) {
 
 // No gradient of a chunk is reduced before the last one is computed.
 TEST(Pipeline, AStageOfFsdpReducesBehindTheWholeOfAChunk) {
-  const Plan plan = plan_with(
+  const Plan plan = test::plan_on_16_h100(
       {{"engine", "torchtitan"}, {"pipeline_parallel", "4"}, {"gradient_accumulation", "4"}});
   const Schedule schedule = lower_pipeline(graph_of(plan), plan.strategy).stage(1).schedule;
   std::size_t last_product = 0, first_reduction = schedule.ops.size();
@@ -210,7 +206,7 @@ TEST(Pipeline, AStageOfFsdpReducesBehindTheWholeOfAChunk) {
 
 std::string problems_of(const Flags& more) {
   try {
-    plan_with(more);
+    test::plan_on_16_h100(more);
   } catch (const InputError& error) {
     return error.what();
   }
@@ -243,13 +239,13 @@ TEST(DeepSpeed, WeightsOfStageThreeAreGatheredInAPoolOfTheirOwn) {
   const auto apart = [](const Plan& plan) {
     return transient(plan, [](const Buffer& buffer) { return buffer.pool == Lane::all_gather; });
   };
-  EXPECT_GT(apart(plan_with({{"engine", "deepspeed"}, {"zero", "3"}})), 2);
-  EXPECT_EQ(apart(plan_with({{"engine", "colossalai"}, {"zero", "2"}})), 0);
+  EXPECT_GT(apart(test::plan_on_16_h100({{"engine", "deepspeed"}, {"zero", "3"}})), 2);
+  EXPECT_EQ(apart(test::plan_on_16_h100({{"engine", "colossalai"}, {"zero", "2"}})), 0);
 }
 
 // Two roots of fp32 second moments, of a shard of the 16 ranks.
 TEST(InternEvo, RootsOfAllSecondMomentsAreThereAtOnce) {
-  const Plan plan = plan_with({{"engine", "internevo"}});
+  const Plan plan = test::plan_on_16_h100({{"engine", "internevo"}});
   const double roots = transient(plan, [](const Buffer& buffer) {
     return buffer.category == MemoryCategory::workspace && buffer.dtype == DType::fp32;
   });
@@ -257,7 +253,7 @@ TEST(InternEvo, RootsOfAllSecondMomentsAreThereAtOnce) {
 }
 
 std::vector<std::int64_t> layers_by_stage(const char* stages) {
-  const Plan plan = plan_with(
+  const Plan plan = test::plan_on_16_h100(
       {{"engine", "nanotron"}, {"pipeline_parallel", stages}, {"gradient_accumulation", "8"}});
   const PipelineSchedule pipeline = lower_pipeline(graph_of(plan), plan.strategy);
   std::vector<std::int64_t> layers;

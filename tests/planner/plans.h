@@ -33,6 +33,13 @@ inline Plan plan_of(const Flags& flags, const std::string& run = {}) {
   return resolve(request, Catalogue{XT_DATA_ROOT});
 }
 
+/// Qwen3-8B without recompute on 16 H100, with `more`.
+inline Plan plan_on_16_h100(const Flags& more) {
+  return plan_of(with(
+      {{"model", "qwen3_8b"}, {"machine", "h100_sxm"}, {"devices", "16"}, {"recompute", "none"}},
+      more));
+}
+
 /// MPT-7B in four stages of Megatron-LM on 16 ranks, with `more`.
 inline Plan plan_in_stages(const Flags& more) {
   return plan_of(with({{"model", "mpt_7b"},

@@ -325,6 +325,12 @@ TEST(RowPlan, AttentionWithoutFusedKernelsKeepsScoresAndDropsSome) {
   EXPECT_TRUE(plan.architecture.has_dropout);
 }
 
+TEST(RowPlan, TokensBeyondTheNextArePricedWhereTheEngineHasThem) {
+  PublishedRow row = xtuner_row();
+  row.model.mtp_layers = 1;
+  EXPECT_EQ(plan_of_row(row).architecture.further_tokens, 1);
+}
+
 TEST(RowPlan, WhatNoPlanHasIsNamed) {
   const auto reason = [](auto change) {
     PublishedRow row = xtuner_row();

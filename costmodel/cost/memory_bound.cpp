@@ -61,9 +61,10 @@ double column_kernels(const Work& work, const Bindings& bindings) {
   return (extent(0) * columns + extent(3) * written) * width_of;
 }
 
-// Of a router's bias: counts and what they are added to, or the load and the bias.
+// Of a router's bias: choices and the load that they are added to, or the load and the bias.
 double bias_kernels(Kernel kernel, const Shape& s) {
-  return s.a * ((kernel == Kernel::count_rows ? index_bytes : fp32_bytes) + 2 * fp32_bytes);
+  if (kernel == Kernel::update_router_bias) return 3 * s.a * fp32_bytes;
+  return s.a * s.c * index_bytes + 2 * s.b * fp32_bytes;
 }
 
 // T E k, except regroup and ungroup: R E.

@@ -13,7 +13,7 @@
 
 namespace xt {
 
-inline constexpr std::string_view schedule_schema = "xt.schedule/3";
+inline constexpr std::string_view schedule_schema = "xt.schedule/4";
 
 /// A digest as files and people write it: 16 hexadecimal digits.
 std::string digest_text(std::uint64_t digest);

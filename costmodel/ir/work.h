@@ -17,10 +17,15 @@
 namespace xt {
 
 /// Quantities of a step that only the data decides.
-enum class SymbolKind : std::uint8_t { rows_received, sum_squared_lengths, longest_sample };
+enum class SymbolKind : std::uint8_t {
+  rows_received,
+  sum_squared_lengths,
+  longest_sample,
+  sample_tokens  ///< of a rank's tokens, those that are no padding; they come first
+};
 
-inline constexpr std::array<std::string_view, 3> symbol_kind_names = {
-    "rows_received", "sum_squared_lengths", "longest_sample"};
+inline constexpr std::array<std::string_view, 4> symbol_kind_names = {
+    "rows_received", "sum_squared_lengths", "longest_sample", "sample_tokens"};
 
 /// The values of all symbols of a schedule, indexed by SymbolId.
 using Bindings = std::vector<std::int64_t>;

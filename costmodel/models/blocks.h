@@ -371,6 +371,8 @@ class RoutedHalf {
   void combine_gathered_backward();
   ValueId dispatch_gathered_backward(ValueId d_rows);
   std::int64_t copies() const;
+  Extent sample_tokens() const;
+  void count_rows(Pass pass, ValueId load);
   void combine_backward();
   ValueId unpermute_backward();
   ValueId dispatch_backward(ValueId d_rows);

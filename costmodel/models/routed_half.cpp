@@ -167,7 +167,7 @@ void RoutedHalf::exchange(Pass pass, std::string_view part, Extent sent, Extent 
 void RoutedHalf::dispatch() {
   if (gathers_tokens()) return dispatch_gathered();
   write_.forward(Kernel::sort_rows, "router", {T_, X_, top_k_}, {indices_}, {order_, counts_});
-  if (pack_load_) write_.forward(Kernel::count_rows, "router", {X_}, {counts_}, {*pack_load_});
+  if (pack_load_) count_rows(Pass::forward, *pack_load_);
   const std::int64_t sent = sends_copies() ? copies() : T_ * top_k_;
   ValueId permuted = v_.normed;
   if (!sends_copies()) {

@@ -18,20 +18,31 @@ void RoutedHalf::choose() {
   }
 }
 
+// Padding is routed as any token but teaches a router nothing.
+Extent RoutedHalf::sample_tokens() const {
+  return Extent::of(static_cast<SymbolId>(SymbolKind::sample_tokens));
+}
+
+void RoutedHalf::count_rows(Pass pass, ValueId load) {
+  write_.in(pass, Kernel::count_rows, "router", {T_, X_, top_k_, sample_tokens()}, {indices_},
+            {load});
+}
+
 void RoutedHalf::router_backward() {
   const ValueId d_logits = write_.value({T_, X_, 1});
   v_.dnormed = write_.value({T_, E_, 1});
   write_.backward(has_sigmoid_ ? Kernel::sigmoid_top_k_backward : Kernel::softmax_top_k_backward,
                   "router", {T_, X_, top_k_}, {d_weights_, logits_, indices_}, {d_logits});
   if (pack_load_)
-    write_.backward(Kernel::balance_backward, "router", {T_, X_, top_k_, sparse_layers_},
-                    {logits_, *pack_load_}, {d_logits, *balance_loss_});
+    write_.backward(Kernel::balance_backward, "router",
+                    {T_, X_, top_k_, sparse_layers_, sample_tokens()}, {logits_, *pack_load_},
+                    {d_logits, *balance_loss_});
   write_.backward(Kernel::matmul_input_backward, "router", {T_, X_, E_}, {d_logits, router_},
                   {v_.dnormed});
   write_.backward(Kernel::matmul_weight_backward, "router", {T_, X_, E_}, {d_logits, v_.normed},
                   {router_gradient_});
   if (router_bias_) write_bias_backward(write_, "router", T_, X_, d_logits, router_bias_->gradient);
-  if (load_) write_.backward(Kernel::count_rows, "router", {X_}, {counts_}, {*load_});
+  if (load_) count_rows(Pass::backward, *load_);
   shared_backward();
 }
 

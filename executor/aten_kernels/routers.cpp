@@ -98,18 +98,22 @@ void sigmoid_top_k_backward(const KernelCall& call) {
 // Adds p · (G − Σ p·G) to the gradient of the logits, and Σ p·G to the loss, with G = α · X · F.
 void balance_backward(const KernelCall& call) {
   const Router of(call);
-  const double rows = static_cast<double>(of.T * call.extent(3));
+  const std::int64_t counted = call.extent(4);
+  if (counted == 0) return;
+  const double rows = static_cast<double>(counted * call.extent(3));
   const double factor = call.step.balance_loss * static_cast<double>(of.X) / rows / rows;
   const at::Tensor weights = in(call, 1, {1, of.X}) * factor;
-  const at::Tensor p = wide(in(call, 0, {of.T, of.X})).softmax(1);
+  const at::Tensor p = wide(in(call, 0, {of.T, of.X}).narrow(0, 0, counted)).softmax(1);
   const at::Tensor along = (p * weights).sum(1, true);
-  out(call, 0, {of.T, of.X}).add_(p * (weights - along));
+  out(call, 0, {of.T, of.X}).narrow(0, 0, counted).add_(p * (weights - along));
   out(call, 1, {1}).add_(along.sum(at::kDouble));
 }
 
 void count_rows(const KernelCall& call) {
-  const std::int64_t X = call.extent(0);
-  out(call, 0, {X}).add_(in(call, 0, {X}));
+  const std::int64_t T = call.extent(0), X = call.extent(1), k = call.extent(2);
+  const at::Tensor counted = in(call, 0, {T, k}).narrow(0, 0, call.extent(3)).reshape({-1});
+  const at::Tensor load = out(call, 0, {X});
+  load.index_add_(0, counted, at::ones({counted.numel()}, load.options()));
 }
 
 // Up where an expert got fewer rows than the mean, down where it got more; a step whose gradients

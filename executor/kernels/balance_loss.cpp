@@ -3,6 +3,8 @@
 //   α · X · Σ_x F_x · P_x,   F_x = rows of expert x over tokens and layers, P_x the mean
 //   probability
 //
+// Tokens are those of samples; padding, which comes behind them, counts in neither.
+//
 // Source: Fedus, Zoph, Shazeer 2021, "Switch Transformers", arXiv 2101.03961, eq. 4; Hugging Face
 // transformers, modeling_mixtral.py, load_balancing_loss_func, for the mean over layers
 
@@ -18,9 +20,9 @@ struct Weights {
   const float* load;
   float factor;
 
-  Weights(const KernelCall& call, std::int64_t T, std::int64_t X)
+  Weights(const KernelCall& call, std::int64_t counted, std::int64_t X)
       : load(elements<float>(call.inputs[1], X)) {
-    const double rows = static_cast<double>(T * call.extent(3));
+    const double rows = static_cast<double>(counted * call.extent(3));
     factor = static_cast<float>(call.step.balance_loss * static_cast<double>(X) / rows / rows);
   }
   float operator()(std::int64_t x) const { return factor * load[x]; }
@@ -46,21 +48,22 @@ XT_PER_INSTRUCTION_SET float balance_row(const T* logits, const Weights& weights
 }
 
 void balance_backward(const KernelCall& call) {
-  const std::int64_t T = call.extent(0), X = call.extent(1);
-  const Weights weights(call, T, X);
+  const std::int64_t T = call.extent(0), X = call.extent(1), counted = call.extent(4);
+  if (counted == 0) return;
+  const Weights weights(call, counted, X);
   const at::Tensor rows = scratch(T, 1);
   auto* loss_of_row = rows.mutable_data_ptr<float>();
   with_element_of(call.inputs[0], [&](auto element) {
     using Element = decltype(element);
     const auto* logits = elements<Element>(call.inputs[0], T * X);
     auto* dlogits = writable<Element>(call.outputs[0], T * X);
-    for_rows(T, 8 * X, [&](std::int64_t begin, std::int64_t end) {
+    for_rows(counted, 8 * X, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t t = begin; t < end; ++t)
         loss_of_row[t] = balance_row(logits + t * X, weights, X, dlogits + t * X);
     });
   });
   double sum = 0;
-  for (std::int64_t t = 0; t < T; ++t) sum += static_cast<double>(loss_of_row[t]);
+  for (std::int64_t t = 0; t < counted; ++t) sum += static_cast<double>(loss_of_row[t]);
   *writable<float>(call.outputs[1], 1) += static_cast<float>(sum);
 }
 

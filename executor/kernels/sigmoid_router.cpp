@@ -126,10 +126,10 @@ void sigmoid_top_k_backward(const KernelCall& call) {
 }
 
 void count_rows(const KernelCall& call) {
-  const std::int64_t X = call.extent(0);
-  const auto* counts = elements<std::int64_t>(call.inputs[0], X);
+  const std::int64_t T = call.extent(0), X = call.extent(1), k = call.extent(2);
+  const auto* indices = elements<std::int64_t>(call.inputs[0], T * k);
   auto* load = writable<float>(call.outputs[0], X);
-  for (std::int64_t x = 0; x < X; ++x) load[x] += static_cast<float>(counts[x]);
+  for (std::int64_t i = 0; i < call.extent(3) * k; ++i) load[indices[i]] += 1;
 }
 
 // Up where an expert got fewer rows than the mean, down where it got more; a step whose gradients

@@ -48,7 +48,9 @@ Row regroup_extents(const Row& place) { return {place[0], place[1], 2, place[2]}
 
 Row cast_extents(const Row& place) { return {place[0], 8}; }  // fp32 read and written
 
-Row balance_extents(const Row& place) { return {place[0], place[1], 1, 1}; }
+Row balance_extents(const Row& place) { return {place[0], place[1], 1, 1, place[0]}; }
+
+Row count_extents(const Row& place) { return {place[0], place[1], place[2], place[0]}; }
 
 Row column_extents(const Row& place) {
   return {place[0], place[1], 0, place[0], place[1], 0, place[1]};
@@ -188,13 +190,13 @@ std::vector<Plan> routing_kernels() {
     plans.push_back({kernel, axes, {1, 2, 1}, quick, full});
   plans.push_back({Kernel::balance_backward,
                    {"T", "X"},
-                   {1, 2, 1, 1},
+                   {1, 2, 1, 1, 1},
                    {quick[0], quick[1]},
                    {full[0], full[1]},
                    balance_extents});
+  plans.push_back({Kernel::count_rows, axes, {1, 2, 1, 1}, quick, full, count_extents});
   const Grid experts = {{8, 64, 256, 512}};
-  for (const Kernel kernel : {Kernel::count_rows, Kernel::update_router_bias})
-    plans.push_back({kernel, {"X"}, {1}, experts, experts});
+  plans.push_back({Kernel::update_router_bias, {"X"}, {1}, experts, experts});
   for (const Kernel kernel : {Kernel::permute, Kernel::permute_backward_add, Kernel::unpermute,
                               Kernel::unpermute_backward})
     plans.push_back({kernel, row_axes, {1, 8, 1}, row_quick, row_full});

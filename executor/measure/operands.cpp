@@ -112,13 +112,6 @@ at::Tensor random_counts(std::int64_t rows, std::int64_t entries, std::mt19937_6
   return counts;
 }
 
-// Rows that counts sum up to; of counts alone, some of each.
-std::int64_t counted_rows(const Work& work) {
-  constexpr std::int64_t of_each = 16;
-  if (work.kernel == Kernel::count_rows) return of_each * work.extent(0, {});
-  return extent_named(work, "R");
-}
-
 // Documents as long as the mean attended length.
 at::Tensor equal_documents(const Work& work) {
   const std::int64_t tokens = work.extent(0, {}), length = work.extent(5, {});
@@ -142,7 +135,7 @@ at::Tensor indices_for(const Work& work, const Operand& operand, std::mt19937_64
     return chosen_experts(extent_named(work, "T"), extent_named(work, "X"), extent_named(work, "k"),
                           random);
   if (role == "order") return sorted_slots(operand.elements, random);
-  if (role == "counts") return random_counts(counted_rows(work), operand.elements, random);
+  if (role == "counts") return random_counts(extent_named(work, "R"), operand.elements, random);
   if (role == "boundaries") return equal_documents(work);
   if (role == "valid_tokens")
     return at::full({1}, static_cast<double>(work.extent(0, {})), at::kFloat);

@@ -92,6 +92,9 @@ class StepRun : public std::enable_shared_from_this<StepRun> {
         case SymbolKind::longest_sample:
           state_.bindings[i] = of.longest_sample;
           break;
+        case SymbolKind::sample_tokens:
+          state_.bindings[i] = of.sample_tokens;
+          break;
       }
     }
   }

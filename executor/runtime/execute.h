@@ -17,7 +17,8 @@ namespace xt {
 struct PackFacts {
   std::int64_t sum_squared_lengths = 0;
   std::int64_t longest_sample = 0;
-  std::int64_t documents = 0;  ///< 0 where nobody counted them
+  std::int64_t sample_tokens = 0;  ///< of this rank's tokens, those that are no padding
+  std::int64_t documents = 0;      ///< 0 where nobody counted them
 };
 
 /// Fills the batch buffers for micro-step `index` of the step, counted from 0; returns the facts of

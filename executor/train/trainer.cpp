@@ -110,14 +110,18 @@ PackFacts Trainer::load_one(const Pack& pack, std::int64_t micro_batch) {
   const std::int64_t n_documents = std::ssize(boundaries) - 1;
   boundaries.resize(pack.tokens.size() + 1, static_cast<std::int32_t>(pack.tokens.size()));
   fill<std::int32_t>(state_.memory, batch.boundaries, micro_batch, boundaries);
-  return {sum_squared_lengths(pack), longest_sample(pack), n_documents};
+  return {sum_squared_lengths(pack), longest_sample(pack), sample_tokens(pack), n_documents};
+}
+
+// Of this rank's tokens of the pack, those that are no padding.
+std::int64_t Trainer::sample_tokens(const Pack& pack) const {
+  return std::clamp(std::ssize(pack.tokens) - pack.padding - first_token(), std::int64_t{0},
+                    layout_.rank_tokens);
 }
 
 std::int64_t Trainer::tokens_of_samples() const {
   std::int64_t sum = 0;
-  for (const Pack& pack : of_step_)
-    sum += std::clamp(std::ssize(pack.tokens) - pack.padding - first_token(), std::int64_t{0},
-                      layout_.rank_tokens);
+  for (const Pack& pack : of_step_) sum += sample_tokens(pack);
   return sum;
 }
 

@@ -79,6 +79,7 @@ class Trainer {
  private:
   void take_packs();
   [[nodiscard]] double attention_ratio() const;
+  [[nodiscard]] std::int64_t sample_tokens(const Pack& pack) const;
   [[nodiscard]] std::int64_t tokens_of_samples() const;
   std::vector<PackFacts> load(std::int32_t index);
   PackFacts load_one(const Pack& pack, std::int64_t micro_batch);

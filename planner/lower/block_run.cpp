@@ -41,6 +41,8 @@ Extent Lowering::bound(SymbolKind kind, const BlockRun& run) const {
       return Extent::of(symbols.sum_squared_lengths);
     case SymbolKind::longest_sample:
       return Extent::of(symbols.longest_sample);
+    case SymbolKind::sample_tokens:
+      return Extent::of(symbols.sample_tokens);
   }
   XT_CHECK(false);
 }

@@ -97,6 +97,7 @@ struct BlockRun {
 struct PackSymbols {
   SymbolId sum_squared_lengths{};
   SymbolId longest_sample{};
+  SymbolId sample_tokens{};             ///< where routers count them
   std::vector<SymbolId> rows_received;  ///< by layer
 };
 

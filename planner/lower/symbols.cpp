@@ -1,4 +1,5 @@
-// What of a step the data decides: rows that experts receive, and how long samples are.
+// What of a step the data decides: rows that experts receive, how long samples are, and how many
+// tokens are none of a sample.
 
 #include <algorithm>
 #include <cmath>
@@ -6,6 +7,19 @@
 #include "planner/lower/lowering.h"
 
 namespace xt {
+namespace {
+
+bool names_symbol(const OpGraph& graph, SymbolKind kind) {
+  const Extent extent = Extent::of(static_cast<SymbolId>(kind));
+  const auto names = [&](const GraphOp& op) {
+    return std::ranges::find(op.work.extents, extent) != op.work.extents.end();
+  };
+  return std::ranges::any_of(graph.decoder, [&](const Block& block) {
+    return std::ranges::any_of(block.forward, names) || std::ranges::any_of(block.backward, names);
+  });
+}
+
+}  // namespace
 
 // Who executes a step learns the symbols of each micro-batch; who prices it assumes one for all.
 void Lowering::make_symbols() {
@@ -25,6 +39,9 @@ PackSymbols Lowering::symbols_of(std::int16_t micro_batch) {
       build_.symbol(SymbolKind::sum_squared_lengths, -1, squares / parts, parts, micro_batch);
   symbols.longest_sample =
       build_.symbol(SymbolKind::longest_sample, -1, std::min(s, T), 1, micro_batch);
+  if (names_symbol(graph_, SymbolKind::sample_tokens))
+    symbols.sample_tokens =
+        build_.symbol(SymbolKind::sample_tokens, -1, strategy_.rank_tokens(), 1, micro_batch);
   if (strategy_.expert_parallel == 1) return symbols;
   const std::int64_t rows =
       std::llround(strategy_.routing_imbalance * static_cast<double>(graph_.routed_rows));

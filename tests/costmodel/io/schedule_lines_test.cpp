@@ -55,9 +55,9 @@ TEST(ScheduleLines, ReadBackEqual) {
 
 TEST(ScheduleLines, AnotherFormatVersionIsRefusedWithWhatToDo) {
   std::string text = schedule_lines(sample());
-  text.replace(text.find("xt.schedule/3"), 13, "xt.schedule/9");
+  text.replace(text.find("xt.schedule/4"), 13, "xt.schedule/9");
   EXPECT_THAT(refusal([&] { parse_schedule_lines("s", text); }),
-              testing::AllOf(HasSubstr("`xt.schedule/9`, expected `xt.schedule/3`"),
+              testing::AllOf(HasSubstr("`xt.schedule/9`, expected `xt.schedule/4`"),
                              HasSubstr("make the plan again")));
 }
 

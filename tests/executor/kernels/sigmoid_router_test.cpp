@@ -77,15 +77,26 @@ TEST(SigmoidRouter, ChoosesByTheBiasButWeighsWithoutIt) {
 TEST(RouterBias, MovesTowardsExpertsWithFewRowsAndNotInASkippedStep) {
   const at::Tensor load = at::zeros({4}), bias = at::tensor({0.5f, 0.f, -0.5f, 0.f});
   const at::Tensor counts = at::tensor({6, 2, 4, 4}, at::kLong), sum = at::ones({1});
+  const at::Tensor indices = at::arange(4).repeat_interleave(counts).view({8, 2});
   StepConstants step;
   step.router_bias_update_speed = 0.25;
-  run({Kernel::count_rows, DType::fp32, {4}, {counts}, {load}});
+  run({Kernel::count_rows, DType::fp32, {8, 4, 2, 8}, {indices}, {load}});
   EXPECT_TRUE(load.equal(counts.to(at::kFloat)));
   const at::Tensor before = bias.clone(), nothing = at::full({1}, std::nan(""));
   run({Kernel::update_router_bias, DType::fp32, {4}, {load, nothing}, {bias}, {}, step});
   EXPECT_TRUE(bias.equal(before));
   run({Kernel::update_router_bias, DType::fp32, {4}, {load, sum}, {bias}, {}, step});
   EXPECT_TRUE(bias.equal(at::tensor({0.25f, 0.25f, -0.5f, 0.f})));
+}
+
+// What is routed behind the last sample is padding.
+TEST(RouterBias, CountsRowsOfSamplesAlone) {
+  const at::Tensor indices = at::tensor({0, 1, 1, 2, 3, 3}, at::kLong).view({3, 2});
+  const at::Tensor load = at::ones({4});
+  run({Kernel::count_rows, DType::fp32, {3, 4, 2, 2}, {indices}, {load}});
+  EXPECT_TRUE(load.equal(at::tensor({2.f, 3.f, 2.f, 1.f})));
+  run({Kernel::count_rows, DType::fp32, {3, 4, 2, 0}, {indices}, {load}});
+  EXPECT_TRUE(load.equal(at::tensor({2.f, 3.f, 2.f, 1.f})));
 }
 
 }  // namespace

@@ -28,6 +28,7 @@ namespace {
 
 constexpr int n_steps = 5;
 constexpr std::int64_t batch_of_files = 4;
+constexpr std::int64_t pack_of_files = 48;
 
 using Tensors = std::map<std::string, std::vector<float>>;
 
@@ -41,7 +42,8 @@ void capturing_square_sum(const KernelCall& call) {
   plain_square_sum(call);
 }
 
-std::vector<std::vector<Pack>> read_packs(const std::filesystem::path& folder) {
+std::vector<std::vector<Pack>> read_packs(const std::filesystem::path& folder,
+                                          std::int64_t padding) {
   const Json document = parse_json(read_file(folder / "packs.json"));
   std::vector<std::vector<Pack>> steps;
   for (const Json& step : document.at("steps").items()) {
@@ -54,6 +56,7 @@ std::vector<std::vector<Pack>> read_packs(const std::filesystem::path& folder) {
         for (std::int64_t i = 0; i < length.as_int(); ++i) piece.push_back((token++)->as_int());
       }
       packs.push_back(pack_of(pieces));
+      pad(packs.back(), pack_of_files + padding, pack_of_files);
     }
   }
   return steps;
@@ -79,7 +82,8 @@ Schedule schedule_of(const OracleCase& of, const std::filesystem::path& folder,
   Strategy strategy;
   strategy.ranks = of.ranks;
   strategy.expert_parallel = of.expert_parallel;
-  strategy.pack_length = strategy.sample_length = 48;
+  strategy.sample_length = pack_of_files;
+  strategy.pack_length = pack_of_files + of.padding;
   strategy.gradient_accumulation = of.gradient_accumulation;
   strategy.recompute_layers = of.recompute_layers;
   strategy.swap_layers = of.swap_layers;
@@ -139,7 +143,7 @@ class OracleRun {
       : case_(of),
         folder_(std::filesystem::path(XT_ORACLE_DATA) / of.model),
         expected_(parse_json(read_file(folder_ / "expected.json"))),
-        packs_(read_packs(folder_)),
+        packs_(read_packs(folder_, of.padding)),
         schedule_(schedule_of(of, folder_, expected_)),
         rank_(rendezvous.place().rank),
         all_(network.group("world", group_members(rank_, static_cast<int>(of.ranks), 1))) {
@@ -279,6 +283,7 @@ std::string OracleCase::name() const {
   if (sequence_parallel > 1) text += fmt::format("_sp{}", sequence_parallel);
   if (shard_ranks > 0) text += fmt::format("_shards{}", shard_ranks);
   if (micro_batches > 1) text += fmt::format("_lock_step{}", micro_batches);
+  if (padding > 0) text += fmt::format("_padding{}", padding);
   if (is_as_on_gpus) text += "_as_on_gpus";
   if (!recompute_ops.is_all()) text += "_drops_" + recompute_ops.text();
   std::ranges::replace(text, '+', '_');

@@ -26,6 +26,7 @@ struct OracleCase {
   std::int64_t shard_ranks = 0;
   std::int64_t micro_batches = 1;  ///< in lock-step
   RecomputeOps recompute_ops = {};
+  std::int64_t padding = 0;    ///< tokens behind each pack's samples
   bool is_as_on_gpus = false;  ///< by their kernels, in the order of streams
 
   /// Without blanks; unique.

@@ -112,8 +112,9 @@ void balance_backward(const KernelCall& call) {
 void count_rows(const KernelCall& call) {
   const std::int64_t T = call.extent(0), X = call.extent(1), k = call.extent(2);
   const at::Tensor counted = in(call, 0, {T, k}).narrow(0, 0, call.extent(3)).reshape({-1});
-  const at::Tensor load = out(call, 0, {X});
-  load.index_add_(0, counted, at::ones({counted.numel()}, load.options()));
+  const at::Tensor counts = at::zeros({X}, counted.options());
+  counts.index_add_(0, counted, at::ones_like(counted));
+  out(call, 0, {X}).add_(counts);
 }
 
 // Up where an expert got fewer rows than the mean, down where it got more; a step whose gradients

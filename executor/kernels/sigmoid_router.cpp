@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "executor/kernels/kernel_groups.h"
 #include "executor/kernels/operands.h"
@@ -129,7 +130,11 @@ void count_rows(const KernelCall& call) {
   const std::int64_t T = call.extent(0), X = call.extent(1), k = call.extent(2);
   const auto* indices = elements<std::int64_t>(call.inputs[0], T * k);
   auto* load = writable<float>(call.outputs[0], X);
-  for (std::int64_t i = 0; i < call.extent(3) * k; ++i) load[indices[i]] += 1;
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(X), 0);
+  for (std::int64_t i = 0; i < call.extent(3) * k; ++i)
+    ++counts[static_cast<std::size_t>(indices[i])];
+  for (std::int64_t x = 0; x < X; ++x)
+    load[x] += static_cast<float>(counts[static_cast<std::size_t>(x)]);
 }
 
 // Up where an expert got fewer rows than the mean, down where it got more; a step whose gradients

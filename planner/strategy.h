@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "costmodel/models/decoder.h"
 #include "costmodel/units/dtype.h"
@@ -37,6 +38,8 @@ struct Strategy {
   bool communication_overlap = true;     ///< else exchanges run alone, see Lowering::lane_of
   std::int64_t pipeline_parallel = 1;    ///< stages, each of layers of its own on ranks of its own
   std::int64_t virtual_stages = 1;       ///< chunks of layers of a stage: interleaved 1F1B
+  std::vector<std::int64_t>
+      pipeline_layers;       ///< of each part of the model; none: see lower_pipeline
   double offload_share = 0;  ///< of what a chunk keeps, in host memory until its backward pass
   std::int64_t zero = 3;  ///< stage of ZeRO: what data-parallel ranks split, see lower/stages.cpp
   std::int64_t pack_length = 0;          ///< tokens of one pack

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "costmodel/report/table.h"
 #include "costmodel/units/format.h"
@@ -63,6 +64,8 @@ std::string layout_text(const Strategy& s) {
                         s.virtual_stages == 1
                             ? ""
                             : fmt::format(" interleaved by virtual_stages {}", s.virtual_stages));
+  if (!s.pipeline_layers.empty())
+    text += fmt::format(", pipeline_layers {}", fmt::join(s.pipeline_layers, ","));
   if (s.offload_share > 0) text += fmt::format(", offload_share {}", s.offload_share);
   if (s.zero < 3) text += fmt::format(", zero {}", s.zero);
   if (s.replicas() > 1)

@@ -15,6 +15,10 @@ namespace xt {
 /// added up, or all at once through autograd in fp32.
 enum class LossKind : std::uint8_t { in_place, fp32_chunks, fp32_whole };
 
+/// Which cuts of a model's layers into parts an engine takes from its user: none; layers of each
+/// stage, of one chunk; of each chunk; also chunks without a layer at both ends of the model.
+enum class HandCut : std::uint8_t { none, stages, chunks, bare_ends };
+
 /// One engine.
 struct EngineRules {
   std::string_view name;
@@ -73,6 +77,7 @@ struct EngineRules {
   bool has_pipelines = false;              ///< stages of layers, see lower/pipeline.h
   bool interleaves_chunks = false;         ///< of a stage, where it has several
   bool balances_stages = false;            ///< see balanced_stages()
+  HandCut hand_cut = HandCut::none;        ///< see Strategy::pipeline_layers
   bool offloads_chunks = false;            ///< keeps some of a chunk on the host: lower/offload.cpp
   bool splits_transfers = false;           ///< tensor parallel ranks send a part each to a stage
   bool reduces_at_end = false;   ///< gradients, when nothing is left to compute: lower/stages.cpp

@@ -46,9 +46,7 @@ class Cut {
         strategy_(strategy),
         stages_(strategy.pipeline_parallel),
         parts_(stages_ * strategy.virtual_stages),
-        before_(rules.balances_stages
-                    ? balanced_stages(graph, stages_).value()
-                    : evenly(static_cast<std::int64_t>(graph.layers.size()), parts_)) {}
+        before_(cut(rules)) {}
 
   StageSource stage(std::int64_t i) const {
     StageSource source;
@@ -80,6 +78,22 @@ class Cut {
   // Of `n` that are spread evenly over `of`, those before the `i`-th.
   static std::int64_t before(std::int64_t n, std::int64_t i, std::int64_t of) {
     return (n * i + of - 1) / of;
+  }
+
+  std::vector<std::int64_t> cut(const EngineRules& rules) const {
+    const auto layers = static_cast<std::int64_t>(graph_.layers.size());
+    if (!strategy_.pipeline_layers.empty()) return by_hand(strategy_.pipeline_layers, layers);
+    return rules.balances_stages ? balanced_stages(graph_, stages_).value()
+                                 : evenly(layers, parts_);
+  }
+
+  std::vector<std::int64_t> by_hand(const std::vector<std::int64_t>& counts,
+                                    std::int64_t layers) const {
+    XT_CHECK(static_cast<std::int64_t>(counts.size()) == parts_, counts.size(), parts_);
+    std::vector<std::int64_t> all{0};
+    for (const std::int64_t count : counts) all.push_back(all.back() + count);
+    XT_CHECK(all.back() == layers, all.back(), layers);
+    return all;
   }
 
   static std::vector<std::int64_t> evenly(std::int64_t layers, std::int64_t parts) {

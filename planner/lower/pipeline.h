@@ -33,17 +33,20 @@ bool counts_ends(std::int64_t layers, std::int64_t chunks);
 
 /// The pipeline of one training step.
 ///
-/// Layers are spread evenly over all chunks of all stages, see counts_ends(); where they do not
-/// divide, chunks with one more lie evenly between the others, the first of the model among them.
-/// An engine that balances stages has those of balanced_stages().
+/// Layers are those that Strategy::pipeline_layers says, where it does. Else they are spread evenly
+/// over all chunks of all stages, see counts_ends(); where they do not divide, chunks with one more
+/// lie evenly between the others, the first of the model among them. An engine that balances stages
+/// has those of balanced_stages().
 /// Chunk c of stage i is the (c·stages + i)-th part of the model. The embedding is with the first
 /// part, final norm, head and loss with the last. Recomputed layers are spread over the parts in
 /// proportion.
 ///
 /// Assumes: as lower(), and an engine with pipelines, another stage of ZeRO than 2, no swapped
-///          layers, one replica, and at least a layer per stage
+///          layers, one replica, and at least a layer per stage, but where pipeline_layers says
+///          that the first or the last has none
 /// Source:  Megatron-LM, core/transformer/transformer_block.py and --recompute-num-layers, which
-///          counts by stage
+///          counts by stage; core/transformer/pipeline_parallel_layer_layout.py, whose layouts
+///          name embedding, layers and loss of each part in the model's order
 PipelineSchedule lower_pipeline(const OpGraph& graph, const Strategy& strategy);
 
 }  // namespace xt

@@ -135,6 +135,7 @@ Stage Lowering::run_stage() && {
   is_first_ = false;
   Stage stage;
   for (const ChunkLayers& chunk : stage_->chunks) stage.chunks.push_back(chunk_sections(chunk));
+  pair_chunks(stage);
   optimize();
   stage.layers = static_cast<std::int64_t>(layers_.size());
   stage.schedule = std::move(build_).finish();

@@ -59,7 +59,7 @@ struct EngineRules {
   bool reduces_replicas_again = false;  ///< HSDP: sums over replicas once more before the update
   bool sends_copies = false;            ///< can send a token once per rank: Dispatch::deep_ep
   bool predicts_further = false;        ///< has layers for further tokens: further_tokens.cpp
-  bool pairs_micro_steps = false;       ///< one forward while the one before runs backward
+  bool pairs_micro_steps = false;       ///< one forward while another runs backward, see pairs.cpp
   std::int64_t agrs_ranks = 0;          ///< that Dispatch::agrs gathers tokens of; 0: never does
   bool runs_in_lock_step = false;       ///< several packs go through each layer together
   bool has_fp8_products = false;

@@ -174,6 +174,8 @@ class Lowering {
   void paired_micro_steps();
   void pair_micro_steps();
   void pair_layers(std::int16_t forward, std::int16_t backward, PassedMicroBatch& passed);
+  PassedMicroBatch pass_micro_batch();
+  void embedding_backward_of(PassedMicroBatch& passed);
   void emit_part(std::vector<PreparedOp>& ops, const BlockRun& run, const BlockPart& part);
 
   // chunks.cpp: the layers of a pipeline stage, chunk by chunk
@@ -187,6 +189,11 @@ class Lowering {
   bool begins_model(const ChunkLayers& chunk) const;
   bool ends_model(const ChunkLayers& chunk) const;
   void reduce_shared_embedding();
+
+  // chunk_pairs.cpp: chunks of a stage, one forward while another runs backward
+  void pair_chunks(Stage& stage);
+  std::uint32_t chunk_pair(const ChunkLayers& forward, const ChunkLayers& backward);
+  void layer_backward_of(std::int16_t layer, PassedMicroBatch& passed);
 
   // offload.cpp: what a chunk keeps, in host memory between its passes
   bool offloads(const ChunkLayers& chunk) const;

@@ -12,14 +12,17 @@ namespace xt {
 
 /// Chunk and micro-batch by stage and position under 1F1B, interleaved where stages have several
 /// chunks: as many forward passes as it takes until the first gradient can come back, then one
-/// forward and one backward pass in turn, then the remaining backward passes.
+/// forward and one backward pass in turn, then the remaining backward passes. `in_pairs`, those in
+/// turn run at once, behind one forward pass more, so that neither needs what the other makes.
 ///
-/// Assumes: with several chunks, micro_batches is a multiple of stages
+/// Assumes: with several chunks, micro_batches is a multiple of stages; one chunk has no pairs
 /// Source:  Narayanan et al. 2021, arXiv 2104.04473, section 2.2; Megatron-LM,
-///          core/pipeline_parallel/schedules.py, get_pp_rank_microbatches and get_model_chunk_id
+///          core/pipeline_parallel/schedules.py, get_pp_rank_microbatches and get_model_chunk_id;
+///          combined_1f1b.py, combined_1f1b_schedule_for_interleaved_pipelining
 std::vector<std::vector<ChunkRun>> one_forward_one_backward(std::int32_t stages,
                                                             std::int32_t chunks,
-                                                            std::int32_t micro_batches);
+                                                            std::int32_t micro_batches,
+                                                            bool in_pairs = false);
 
 /// Columns of what a rank sends to its like of the next stage.
 std::int64_t transfer_columns(const OpGraph& graph, const Strategy& strategy,

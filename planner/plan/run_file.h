@@ -221,7 +221,7 @@ struct RunFile {
     archive.field("expert_parallel_across_nodes", expert_parallel_across_nodes,
                   "true allows experts to be spread over nodes");
     archive.field("expert_parallel_overlap", expert_parallel_overlap,
-                  "true: a micro-step runs forward while the one before runs backward, and rows "
+                  "true: a micro-step runs forward while an earlier one runs backward, and rows "
                   "are exchanged behind the other's products (default false)");
     archive.field(
         "dispatch", dispatch,

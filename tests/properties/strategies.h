@@ -270,8 +270,10 @@ inline void draw_pipeline(std::mt19937& random, const EngineRules& engine, Case&
   s.shard_ranks = 0;
   s.has_fp8_products = s.has_fp8_products && s.zero < 3;
   s.swap_layers = 0;
-  s.expert_parallel_overlap = false;
   s.recompute_layers = up_to(drawn.model.num_hidden_layers + 1) - 1;
+  s.expert_parallel_overlap =
+      engine.pairs_micro_steps && chunks > 1 && s.expert_parallel > 1 && s.communication_overlap &&
+      (s.recompute_layers == 0 || !s.recompute_ops.is_all()) && random() % 2 == 0;
   const bool offloads =
       engine.offloads_chunks && !drawn.model.is_moe() && s.gradient_accumulation > 1;
   if (offloads && random() % 2 == 0) s.offload_share = static_cast<double>(up_to(20)) / 20;

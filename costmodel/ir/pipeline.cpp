@@ -95,7 +95,9 @@ class Walk {
 
 std::uint32_t section_of(const Stage& stage, const ChunkRun& run, std::int32_t micro_batches) {
   const ChunkSections& of = stage.chunks[static_cast<std::size_t>(run.chunk)];
-  if (run.is_backward) return run.micro_batch + 1 == micro_batches ? of.last_backward : of.backward;
+  const bool is_last = run.micro_batch + 1 == micro_batches;
+  if (run.of_weights) return is_last ? of.last_weights : of.weights;
+  if (run.is_backward) return is_last ? of.last_backward : of.backward;
   return run.micro_batch == 0 ? of.first_forward : of.forward;
 }
 

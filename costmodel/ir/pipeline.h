@@ -22,6 +22,9 @@ struct ChunkSections {
   std::uint32_t backward = 0;
   std::uint32_t last_backward = 0;  ///< reduces gradients
   bool offloads = false;            ///< has sections of copies around, see chunk_copies.h
+  /// Where backward passes come in two halves, `backward` finds gradients of inputs, and these
+  /// those of weights; the last one reduces them.
+  std::uint32_t weights = 0, last_weights = 0;
 
   auto operator<=>(const ChunkSections&) const = default;
 };
@@ -53,6 +56,7 @@ struct ChunkRun {
   bool is_backward = false;
   bool with_next =
       false;  ///< a forward pass, at once with the backward pass behind it in the order
+  bool of_weights = false;  ///< the second half of a backward pass, for which no other stage waits
 
   auto operator<=>(const ChunkRun&) const = default;
 };

@@ -104,7 +104,7 @@ class PipelineRun {
   // When a run has what it needs from another stage; nothing where that is not known yet.
   std::optional<Instant> arrived(std::size_t place, const ChunkRun& run) {
     const std::size_t of = part(place, run);
-    return needs_nothing(of, run) ? Instant{} : arrival(of, run);
+    return run.of_weights || needs_nothing(of, run) ? Instant{} : arrival(of, run);
   }
 
   // Runs what is next at `place` if all that it needs is known to arrive; adds the places that wait
@@ -139,7 +139,7 @@ class PipelineRun {
   // To who has the next part in this direction, if somebody has.
   void send(std::size_t place, const ChunkRun& run, std::vector<std::size_t>& woken) {
     const std::size_t of = part(place, run);
-    if (run.is_backward ? of == 0 : of + 1 == n_parts_) return;
+    if (run.of_weights || (run.is_backward ? of == 0 : of + 1 == n_parts_)) return;
     const std::size_t to = run.is_backward ? of - 1 : of + 1;
     const std::size_t receiver = to % n_stages_;
     Instant& link = links_[run.is_backward ? 1 : 0][place];

@@ -28,6 +28,7 @@ Json strategy_json(const Plan& plan) {
        {"tensor_sequence_parallel", s.tensor_sequence_parallel},
        {"pipeline_parallel", s.pipeline_parallel},
        {"virtual_stages", s.virtual_stages},
+       {"pipeline_schedule", chunk_order_names[static_cast<std::size_t>(s.pipeline_schedule)]},
        {"pipeline_layers", layers_json(s)},
        {"offload_share", s.offload_share},
        {"zero", s.zero},

@@ -77,6 +77,7 @@ struct EngineRules {
   bool has_pipelines = false;              ///< stages of layers, see lower/pipeline.h
   bool interleaves_chunks = false;         ///< of a stage, where it has several
   bool balances_stages = false;            ///< see balanced_stages()
+  bool splits_backward = false;            ///< can: ChunkOrder::zero_bubble
   HandCut hand_cut = HandCut::none;        ///< see Strategy::pipeline_layers
   bool offloads_chunks = false;            ///< keeps some of a chunk on the host: lower/offload.cpp
   bool splits_transfers = false;           ///< tensor parallel ranks send a part each to a stage

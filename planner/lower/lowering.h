@@ -195,6 +195,16 @@ class Lowering {
   std::uint32_t chunk_pair(const ChunkLayers& forward, const ChunkLayers& backward);
   void layer_backward_of(std::int16_t layer, PassedMicroBatch& passed);
 
+  // zero_bubble.cpp: backward passes of chunks in two halves
+  bool splits_backward() const {
+    return stage_ != nullptr && strategy_.pipeline_schedule == ChunkOrder::zero_bubble;
+  }
+  bool writes(const GraphOp& op, const Block& block) const;
+  std::uint32_t chunk_inputs(const ChunkLayers& chunk);
+  std::uint32_t chunk_weights(const ChunkLayers& chunk);
+  void head_weights();
+  void head_weight_product(const HeadProduct& product);
+
   // offload.cpp: what a chunk keeps, in host memory between its passes
   bool offloads(const ChunkLayers& chunk) const;
   void choose_offloaded(const ChunkLayers& chunk);
@@ -343,6 +353,8 @@ class Lowering {
   std::vector<BufferId> inputs_;           ///< after the last layer, the head's
   std::vector<BufferId> on_host_;          ///< inputs, swapped out
   bool is_first_ = true, is_last_ = true;  ///< of the micro-steps, the one being written
+  BackwardHalf half_ = BackwardHalf::both;
+  std::vector<HeadProduct> head_products_;  ///< of the micro-batch being written
   OpId pending_swap_ = no_op;
   std::vector<OffloadedTensor> offloaded_;  ///< of the chunk being written
   BufferId hidden_ = no_buffer, d_hidden_ = no_buffer;

@@ -33,6 +33,36 @@ std::vector<ChunkRun> order_of(std::int32_t stage, std::int32_t stages, std::int
   return order;
 }
 
+std::vector<ChunkRun> split_order_of(std::int32_t stage, std::int32_t stages, std::int32_t chunks,
+                                     std::int32_t micro_batches) {
+  const std::int32_t n = micro_batches * chunks, behind = stages - stage - 1;
+  const std::int32_t warm_up = std::min(n, behind + (chunks - 1) * stages);
+  std::vector<ChunkRun> order;
+  order.reserve(static_cast<std::size_t>(3 * n));
+  const auto weights_at = [&](std::int32_t k) {
+    order.push_back(run_at(k, true, stages, chunks));
+    order.back().of_weights = true;
+  };
+  for (std::int32_t k = 0; k < n + warm_up; ++k) {
+    if (k < n) order.push_back(run_at(k, false, stages, chunks));
+    if (k < warm_up) continue;
+    order.push_back(run_at(k - warm_up, true, stages, chunks));
+    if (k - warm_up >= stage) weights_at(k - warm_up - stage);
+  }
+  for (std::int32_t k = std::max(0, n - stage); k < n; ++k) weights_at(k);
+  return order;
+}
+
+std::vector<std::vector<ChunkRun>> orders_of(const Strategy& strategy) {
+  const auto stages = static_cast<std::int32_t>(strategy.pipeline_parallel);
+  const auto chunks = static_cast<std::int32_t>(strategy.virtual_stages);
+  const auto micro_batches = static_cast<std::int32_t>(strategy.gradient_accumulation);
+  return strategy.pipeline_schedule == ChunkOrder::zero_bubble
+             ? zero_bubble(stages, chunks, micro_batches)
+             : one_forward_one_backward(stages, chunks, micro_batches,
+                                        strategy.expert_parallel_overlap);
+}
+
 // Adds the pairs of `order` that are not there yet.
 void add_pairs(std::span<const ChunkRun> order, std::vector<ChunkPair>& pairs) {
   for (std::size_t i = 0; i < order.size(); ++i) {
@@ -162,6 +192,15 @@ std::vector<std::vector<ChunkRun>> one_forward_one_backward(std::int32_t stages,
   return orders;
 }
 
+std::vector<std::vector<ChunkRun>> zero_bubble(std::int32_t stages, std::int32_t chunks,
+                                               std::int32_t micro_batches) {
+  XT_CHECK(chunks > 1 && micro_batches % stages == 0, stages, chunks, micro_batches);
+  std::vector<std::vector<ChunkRun>> orders;
+  for (std::int32_t stage = 0; stage < stages; ++stage)
+    orders.push_back(split_order_of(stage, stages, chunks, micro_batches));
+  return orders;
+}
+
 PipelineSchedule lower_pipeline(const OpGraph& graph, const Strategy& strategy) {
   const EngineRules* rules = engine_named(strategy.engine);
   XT_CHECK(rules != nullptr && rules->has_pipelines, strategy.engine);
@@ -173,9 +212,7 @@ PipelineSchedule lower_pipeline(const OpGraph& graph, const Strategy& strategy) 
                      graph.dtype,
                      Group::none,
                      {strategy.rank_tokens() * transfer_columns(graph, strategy, *rules)}};
-  result.orders = one_forward_one_backward(static_cast<std::int32_t>(strategy.pipeline_parallel),
-                                           static_cast<std::int32_t>(strategy.virtual_stages),
-                                           result.micro_batches, strategy.expert_parallel_overlap);
+  result.orders = orders_of(strategy);
   const Cut cut(graph, strategy, *rules);
   std::vector<StageSource> known;
   std::vector<std::vector<ChunkPair>> pairs;  // of all stages that are like a known one

@@ -24,6 +24,16 @@ std::vector<std::vector<ChunkRun>> one_forward_one_backward(std::int32_t stages,
                                                             std::int32_t micro_batches,
                                                             bool in_pairs = false);
 
+/// The same where backward passes come in two halves: ZB1P. Gradients of inputs come back as early
+/// as they can, so that a stage warms up with fewer forward passes; those of weights are found as
+/// many passes later as there are stages before, where it would wait else.
+///
+/// Assumes: several chunks, and micro_batches is a multiple of stages
+/// Source:  Qi et al. 2024, "Zero Bubble Pipeline Parallelism", arXiv 2401.10241; PyTorch,
+///          distributed/pipelining/schedules.py, ScheduleInterleavedZeroBubble
+std::vector<std::vector<ChunkRun>> zero_bubble(std::int32_t stages, std::int32_t chunks,
+                                               std::int32_t micro_batches);
+
 /// Columns of what a rank sends to its like of the next stage.
 std::int64_t transfer_columns(const OpGraph& graph, const Strategy& strategy,
                               const EngineRules& rules);

@@ -72,6 +72,7 @@ void check_pipeline(const Plan& plan, const EngineRules& rules, Request& request
   const Strategy& s = plan.strategy;
   check_offload_share(plan, rules, request);
   check_cut(plan, rules, request);
+  check_zero_bubble(plan, rules, request);
   if (s.pipeline_parallel == 1) {
     if (s.virtual_stages > 1)
       request.problem("virtual_stages", "one stage has no other to take turns with",

@@ -64,6 +64,7 @@ struct RunFile {
   std::optional<bool> communication_overlap;
   std::optional<std::int64_t> pipeline_parallel;
   std::optional<std::int64_t> virtual_stages;
+  std::optional<ChunkOrder> pipeline_schedule;
   std::optional<std::vector<std::int64_t>> pipeline_layers;
   std::optional<double> offload_share;
   std::optional<std::int64_t> zero;
@@ -157,6 +158,9 @@ struct RunFile {
                "Chunks of layers of a stage, interleaved with those of the others (default 1)")
         .at_least(1)
         .at_most(1024);
+    archive.field("pipeline_schedule", pipeline_schedule,
+                  "1f1b, or zero_bubble: gradients of weights are found where stages would wait "
+                  "(default 1f1b)");
     archive
         .field("pipeline_layers", pipeline_layers,
                "Layers of each part of the model, in its order: part i is chunk i / stages of "

@@ -34,7 +34,8 @@ struct Case {
         "{} "
         "sample {} accumulation {} recompute {} swap {} chunk {} {} {} compiled {} experts fused "
         "{} drops {} "
-        "tp {} tokens shared {} in pieces {} zero {} pp {} of {} layers {} fp8 {} {} gathered {} "
+        "tp {} tokens shared {} in pieces {} zero {} pp {} of {} by {} layers {} fp8 {} {} "
+        "gathered {} "
         "pairs {} attention fused {} dropped {} offloaded {} state on the host {} weights {} "
         "exchanges overlap {} references {} loss compiled {} routers balanced {} "
         "bucket {} further tokens {}",
@@ -50,6 +51,7 @@ struct Case {
         strategy.fuses_experts, strategy.recompute_ops.text(), strategy.tensor_parallel,
         strategy.tensor_sequence_parallel, strategy.tensor_parallel_overlap, strategy.zero,
         strategy.pipeline_parallel, strategy.virtual_stages,
+        chunk_order_names[static_cast<std::size_t>(strategy.pipeline_schedule)],
         fmt::join(strategy.pipeline_layers, "+"), strategy.has_fp8_products,
         fp8_recipe_names[static_cast<std::size_t>(strategy.fp8_recipe)], strategy.gathers_fp8,
         strategy.expert_parallel_overlap, strategy.fuses_attention, model.has_attention_dropout,
@@ -277,6 +279,11 @@ inline void draw_pipeline(std::mt19937& random, const EngineRules& engine, Case&
   const bool offloads =
       engine.offloads_chunks && !drawn.model.is_moe() && s.gradient_accumulation > 1;
   if (offloads && random() % 2 == 0) s.offload_share = static_cast<double>(up_to(20)) / 20;
+  if (engine.splits_backward && chunks > 1 && random() % 2 == 0) {
+    s.pipeline_schedule = ChunkOrder::zero_bubble;
+    s.is_compiled = s.compiles_loss = false;
+    s.recompute_layers = 0;
+  }
   draw_cut(random, engine, drawn);
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "costmodel/models/decoder.h"
 #include "costmodel/units/dtype.h"
@@ -21,6 +22,14 @@ inline constexpr std::array<std::string_view, 2> optimizer_names = {"adamw", "mu
 
 /// The spellings of an optimizer.
 constexpr const auto& enum_names(Optimizer) { return optimizer_names; }
+
+/// In which order micro-batches go through the chunks of a pipeline's stages: see lower/pipeline.h.
+enum class ChunkOrder : std::uint8_t { one_forward_one_backward, zero_bubble };
+
+inline constexpr std::array<std::string_view, 2> chunk_order_names = {"1f1b", "zero_bubble"};
+
+/// The spellings of an order of chunks.
+constexpr const auto& enum_names(ChunkOrder) { return chunk_order_names; }
 
 /// One training step as its user decides it.
 struct Strategy {
@@ -37,6 +46,8 @@ struct Strategy {
   bool communication_overlap = true;     ///< else exchanges run alone, see Lowering::lane_of
   std::int64_t pipeline_parallel = 1;    ///< stages, each of layers of its own on ranks of its own
   std::int64_t virtual_stages = 1;       ///< chunks of layers of a stage: interleaved 1F1B
+  ChunkOrder pipeline_schedule = ChunkOrder::one_forward_one_backward;
+  std::vector<std::int64_t> pipeline_layers;  ///< by part of the model; none: the engine's cut
   double offload_share = 0;  ///< of what a chunk keeps, in host memory until its backward pass
   std::int64_t zero = 3;  ///< stage of ZeRO: what data-parallel ranks split, see lower/stages.cpp
   std::int64_t pack_length = 0;          ///< tokens of one pack

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "costmodel/diagnostics/check.h"
 #include "costmodel/ir/chunk_copies.h"
 
 namespace xt {
@@ -94,16 +95,29 @@ class Walk {
 
 std::uint32_t section_of(const Stage& stage, const ChunkRun& run, std::int32_t micro_batches) {
   const ChunkSections& of = stage.chunks[static_cast<std::size_t>(run.chunk)];
-  if (run.is_backward) return run.micro_batch + 1 == micro_batches ? of.last_backward : of.backward;
+  const bool is_last = run.micro_batch + 1 == micro_batches;
+  if (run.of_weights) return is_last ? of.last_weights : of.weights;
+  if (run.is_backward) return is_last ? of.last_backward : of.backward;
   return run.micro_batch == 0 ? of.first_forward : of.forward;
+}
+
+std::uint32_t section_of(const Stage& stage, std::span<const ChunkRun> at_once,
+                         std::int32_t micro_batches) {
+  if (at_once.size() == 1) return section_of(stage, at_once.front(), micro_batches);
+  const auto found = std::ranges::find_if(stage.pairs, [&](const ChunkPair& pair) {
+    return pair.forward == at_once[0].chunk && pair.backward == at_once[1].chunk;
+  });
+  XT_CHECK(found != stage.pairs.end(), at_once[0].chunk, at_once[1].chunk);
+  return found->section;
 }
 
 std::vector<std::int32_t> section_runs(const Stage& stage, std::span<const ChunkRun> order,
                                        std::int32_t micro_batches) {
   std::vector<std::int32_t> runs(stage.schedule.sections.size(), 0);
   runs.front() = runs.back() = 1;
-  for (const ChunkRun& run : order) {
-    const std::uint32_t section = section_of(stage, run, micro_batches);
+  for (std::size_t i = 0; i < order.size(); i += runs_at(order, i).size()) {
+    const ChunkRun& run = order[i];
+    const std::uint32_t section = section_of(stage, runs_at(order, i), micro_batches);
     ++runs[section];
     if (!stage.chunks[static_cast<std::size_t>(run.chunk)].offloads) continue;
     ++runs[run.is_backward ? section_in(section) : section_out(section)];
@@ -121,12 +135,12 @@ MemoryPeak stage_peak(const Stage& stage, std::span<const ChunkRun> order,
     for (const ChunkRun& run : std::exchange(leaving, {})) walk.run(section_out(section(run)));
   };
   walk.run(0);
-  for (std::size_t i = 0; i < order.size(); ++i) {
+  for (std::size_t i = 0; i < order.size(); i += runs_at(order, i).size()) {
     if (copies[i].waits) leave();
     leaving.insert(leaving.end(), copies[i].out.begin(), copies[i].out.end());
     if (copies[i].in_follows_out) leave();
     if (copies[i].in) walk.run(section_in(section(*copies[i].in)));
-    walk.run(section(order[i]));
+    walk.run(section_of(stage, runs_at(order, i), micro_batches));
   }
   walk.run(stage.schedule.sections.size() - 1);
   return walk.peak();

@@ -22,14 +22,28 @@ struct ChunkSections {
   std::uint32_t backward = 0;
   std::uint32_t last_backward = 0;  ///< reduces gradients
   bool offloads = false;            ///< has sections of copies around, see chunk_copies.h
+  /// Where backward passes come in two halves, `backward` finds gradients of inputs, and these
+  /// those of weights; the last one reduces them.
+  std::uint32_t weights = 0, last_weights = 0;
 
   auto operator<=>(const ChunkSections&) const = default;
+};
+
+/// A forward pass of a chunk and a backward pass of the same or another one that run at once.
+/// Neither the forward pass of the first micro-batch nor the backward pass of the last one does.
+struct ChunkPair {
+  std::int32_t forward = 0;   ///< chunk
+  std::int32_t backward = 0;  ///< chunk
+  std::uint32_t section = 0;  ///< of both
+
+  auto operator<=>(const ChunkPair&) const = default;
 };
 
 /// What one rank of a stage runs: the first section opens a step, the last one updates.
 struct Stage {
   Schedule schedule;  ///< of one or two micro-batches through each chunk; repeats nothing
   std::vector<ChunkSections> chunks;
+  std::vector<ChunkPair> pairs;
   std::int64_t layers = 0;
 
   bool operator==(const Stage&) const = default;
@@ -40,6 +54,9 @@ struct ChunkRun {
   std::int32_t chunk = 0;
   std::int32_t micro_batch = 0;
   bool is_backward = false;
+  bool with_next =
+      false;  ///< a forward pass, at once with the backward pass behind it in the order
+  bool of_weights = false;  ///< the second half of a backward pass, for which no other stage waits
 
   auto operator<=>(const ChunkRun&) const = default;
 };
@@ -59,8 +76,17 @@ struct PipelineSchedule {
   const Stage& stage(std::size_t place) const { return distinct[stages[place]]; }
 };
 
-/// The section that `run` executes.
+/// The section that `run` executes, where it runs alone.
 std::uint32_t section_of(const Stage& stage, const ChunkRun& run, std::int32_t micro_batches);
+
+/// What of `order` a stage runs at once from its `i`-th run on: that, or a pair.
+inline std::span<const ChunkRun> runs_at(std::span<const ChunkRun> order, std::size_t i) {
+  return order.subspan(i, order[i].with_next ? 2 : 1);
+}
+
+/// The section that executes what runs_at() gives.
+std::uint32_t section_of(const Stage& stage, std::span<const ChunkRun> at_once,
+                         std::int32_t micro_batches);
 
 /// How often each section runs in a step in which the stage runs `order`.
 std::vector<std::int32_t> section_runs(const Stage& stage, std::span<const ChunkRun> order,

@@ -50,8 +50,8 @@ class PipelineRun {
     while (!ready.empty()) {
       const std::size_t place = ready.back();
       ready.pop_back();
-      while (const std::optional<std::size_t> woken = step(place))
-        if (*woken != place) ready.push_back(*woken);
+      while (step(place, ready)) {
+      }
     }
     for (std::size_t place = 0; place < n_stages_; ++place)
       XT_CHECK(next_[place] == pipeline_.orders[place].size(), place, next_[place]);
@@ -101,39 +101,51 @@ class PipelineRun {
     return copies.in_follows_out ? out + in : std::max(out, in);
   }
 
-  // Runs the next chunk of `place` if what it needs is known to arrive; the place that it wakes.
-  std::optional<std::size_t> step(std::size_t place) {
-    if (next_[place] == pipeline_.orders[place].size()) return std::nullopt;
-    const ChunkRun& run = pipeline_.orders[place][next_[place]];
+  // When a run has what it needs from another stage; nothing where that is not known yet.
+  std::optional<Instant> arrived(std::size_t place, const ChunkRun& run) {
     const std::size_t of = part(place, run);
+    return run.of_weights || needs_nothing(of, run) ? Instant{} : arrival(of, run);
+  }
+
+  // Runs what is next at `place` if all that it needs is known to arrive; adds the places that wait
+  // for what it makes.
+  bool step(std::size_t place, std::vector<std::size_t>& woken) {
+    const std::span<const ChunkRun> order = pipeline_.orders[place];
+    const std::size_t i = next_[place];
+    if (i == order.size()) return false;
+    const std::span<const ChunkRun> at_once = runs_at(order, i);
     Instant start = free_[place];
-    if (!needs_nothing(of, run)) {
-      const std::optional<Instant>& arrived = arrival(of, run);
-      if (!arrived) return std::nullopt;
-      start = std::max(start, *arrived);
+    for (const ChunkRun& run : at_once) {
+      const std::optional<Instant> arrival = arrived(place, run);
+      if (!arrival) return false;
+      start = std::max(start, *arrival);
     }
-    const PassCopies& copies = copies_[place][next_[place]++];
+    next_[place] += at_once.size();
+    const PassCopies& copies = copies_[place][i];
     if (copies.waits) {
       start = std::max(start, copied_[place]);
       copied_[place] = start + time_of(place, copies);
     }
-    const SectionTime& time = times(place, section(place, run));
+    const SectionTime& time =
+        times(place, section_of(pipeline_.stage(place), at_once, pipeline_.micro_batches));
     free_[place] = start + time.computed;
     if (time.in_background > Duration{})
       background_[place] = std::max(start + time.drained, background_[place] + time.in_background);
-    timeline_.stages[place].push_back({run, start, free_[place]});
-    return send(place, of, run);
+    timeline_.stages[place].push_back({at_once.front(), start, free_[place]});
+    for (const ChunkRun& run : at_once) send(place, run, woken);
+    return true;
   }
 
-  // To who has the next part in this direction; to the sender itself where nobody has.
-  std::size_t send(std::size_t place, std::size_t of, const ChunkRun& run) {
-    if (run.is_backward ? of == 0 : of + 1 == n_parts_) return place;
+  // To who has the next part in this direction, if somebody has.
+  void send(std::size_t place, const ChunkRun& run, std::vector<std::size_t>& woken) {
+    const std::size_t of = part(place, run);
+    if (run.of_weights || (run.is_backward ? of == 0 : of + 1 == n_parts_)) return;
     const std::size_t to = run.is_backward ? of - 1 : of + 1;
     const std::size_t receiver = to % n_stages_;
     Instant& link = links_[run.is_backward ? 1 : 0][place];
     link = std::max(link, free_[place]) + times_.transfers[run.is_backward ? receiver : place];
     arrival(to, run) = link;
-    return receiver;
+    if (receiver != place) woken.push_back(receiver);
   }
 
   const PipelineSchedule& pipeline_;

@@ -28,7 +28,7 @@ struct PipelineTimes {
   bool operator==(const PipelineTimes&) const = default;
 };
 
-/// One run of a chunk, on the clock of the step.
+/// One run of a chunk, on the clock of the step, or of a pair, of which this is the forward pass.
 struct ChunkEvent {
   ChunkRun run;
   Instant start;
@@ -55,7 +55,8 @@ std::vector<Duration> transfer_times(const PipelineSchedule& pipeline, const Pro
 /// The step of `pipeline`. Stages open it together, each runs its order, and they update together,
 /// since the norm of all gradients needs them all.
 ///
-/// A chunk starts when its stage has computed the one before it and what it needs has arrived.
+/// A chunk starts when its stage has computed the one before it and what it needs has arrived; a
+/// pair when both have what they need, and both hand over when all of it has been computed.
 /// Gathers and reductions that are not done when a chunk hands over go on beside the next ones. A
 /// transfer starts when its chunk has been computed and the one before it on its link has arrived.
 /// Copies of what chunks keep begin with a pass, both ways at once, and a later one waits for them.

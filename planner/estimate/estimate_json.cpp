@@ -3,6 +3,14 @@
 namespace xt {
 namespace {
 
+// Null where the engine cuts layers itself.
+Json layers_json(const Strategy& strategy) {
+  if (strategy.pipeline_layers.empty()) return Json();
+  Json::Array parts;
+  for (const std::int64_t layers : strategy.pipeline_layers) parts.push_back(layers);
+  return Json(std::move(parts));
+}
+
 Json strategy_json(const Plan& plan) {
   const Strategy& s = plan.strategy;
   const std::optional<std::string>& kernel = plan.profile.attention_kernel;
@@ -20,6 +28,8 @@ Json strategy_json(const Plan& plan) {
        {"tensor_sequence_parallel", s.tensor_sequence_parallel},
        {"pipeline_parallel", s.pipeline_parallel},
        {"virtual_stages", s.virtual_stages},
+       {"pipeline_schedule", chunk_order_names[static_cast<std::size_t>(s.pipeline_schedule)]},
+       {"pipeline_layers", layers_json(s)},
        {"offload_share", s.offload_share},
        {"zero", s.zero},
        {"shard_ranks", s.shard_ranks == 0 ? s.ranks : s.shard_ranks},

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "costmodel/report/table.h"
 #include "costmodel/units/format.h"
@@ -63,6 +64,11 @@ std::string layout_text(const Strategy& s) {
                         s.virtual_stages == 1
                             ? ""
                             : fmt::format(" interleaved by virtual_stages {}", s.virtual_stages));
+  if (s.pipeline_schedule != ChunkOrder::one_forward_one_backward)
+    text += fmt::format(", pipeline_schedule {}",
+                        chunk_order_names[static_cast<std::size_t>(s.pipeline_schedule)]);
+  if (!s.pipeline_layers.empty())
+    text += fmt::format(", pipeline_layers {}", fmt::join(s.pipeline_layers, ","));
   if (s.offload_share > 0) text += fmt::format(", offload_share {}", s.offload_share);
   if (s.zero < 3) text += fmt::format(", zero {}", s.zero);
   if (s.replicas() > 1)

@@ -223,6 +223,7 @@ void Lowering::run_backward(std::span<const BlockRun> runs) {
   const PreparedBlock& block = runs.front().block;
   take_turns(runs, &PreparedBlock::backward, block.backward_turns,
              [&](PreparedOp& op, const BlockRun& run, bool is_last) {
+               if (!writes(*op.graph, *block.graph)) return;
                emit(op, run, is_last ? std::span<const OpId>(reduces) : std::span<const OpId>());
              });
 }

@@ -80,6 +80,7 @@ std::uint32_t Lowering::chunk_forward(const ChunkLayers& chunk) {
 
 // The loss computes gradients at once; it belongs to the backward pass, as that follows at once.
 std::uint32_t Lowering::chunk_backward(const ChunkLayers& chunk) {
+  if (splits_backward()) return chunk_inputs(chunk);
   if (offloads(chunk)) copy_chunk_in();
   if (ends_model(chunk)) {
     loss(false);
@@ -103,10 +104,12 @@ ChunkSections Lowering::chunk_sections(const ChunkLayers& chunk) {
   is_last_ = !has_several;
   sections.first_forward = sections.forward = chunk_forward(chunk);
   sections.backward = sections.last_backward = chunk_backward(chunk);
+  sections.weights = sections.last_weights = chunk_weights(chunk);
   if (!has_several) return sections;
   is_last_ = true;
   sections.forward = chunk_forward(chunk);
   sections.last_backward = chunk_backward(chunk);
+  sections.last_weights = chunk_weights(chunk);
   return sections;
 }
 
@@ -135,6 +138,7 @@ Stage Lowering::run_stage() && {
   is_first_ = false;
   Stage stage;
   for (const ChunkLayers& chunk : stage_->chunks) stage.chunks.push_back(chunk_sections(chunk));
+  pair_chunks(stage);
   optimize();
   stage.layers = static_cast<std::int64_t>(layers_.size());
   stage.schedule = std::move(build_).finish();

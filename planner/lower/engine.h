@@ -15,6 +15,10 @@ namespace xt {
 /// added up, or all at once through autograd in fp32.
 enum class LossKind : std::uint8_t { in_place, fp32_chunks, fp32_whole };
 
+/// Which cuts of a model's layers into parts an engine takes from its user: none; layers of each
+/// stage, of one chunk; of each chunk; also chunks without a layer at both ends of the model.
+enum class HandCut : std::uint8_t { none, stages, chunks, bare_ends };
+
 /// One engine.
 struct EngineRules {
   std::string_view name;
@@ -55,7 +59,7 @@ struct EngineRules {
   bool reduces_replicas_again = false;  ///< HSDP: sums over replicas once more before the update
   bool sends_copies = false;            ///< can send a token once per rank: Dispatch::deep_ep
   bool predicts_further = false;        ///< has layers for further tokens: further_tokens.cpp
-  bool pairs_micro_steps = false;       ///< one forward while the one before runs backward
+  bool pairs_micro_steps = false;       ///< one forward while another runs backward, see pairs.cpp
   std::int64_t agrs_ranks = 0;          ///< that Dispatch::agrs gathers tokens of; 0: never does
   bool runs_in_lock_step = false;       ///< several packs go through each layer together
   bool has_fp8_products = false;
@@ -73,6 +77,8 @@ struct EngineRules {
   bool has_pipelines = false;              ///< stages of layers, see lower/pipeline.h
   bool interleaves_chunks = false;         ///< of a stage, where it has several
   bool balances_stages = false;            ///< see balanced_stages()
+  bool splits_backward = false;            ///< can: ChunkOrder::zero_bubble
+  HandCut hand_cut = HandCut::none;        ///< see Strategy::pipeline_layers
   bool offloads_chunks = false;            ///< keeps some of a chunk on the host: lower/offload.cpp
   bool splits_transfers = false;           ///< tensor parallel ranks send a part each to a stage
   bool reduces_at_end = false;   ///< gradients, when nothing is left to compute: lower/stages.cpp

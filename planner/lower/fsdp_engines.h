@@ -92,6 +92,8 @@ constexpr EngineRules torchtitan() {
   rules.replicates = true;
   rules.has_pipelines = true;  // torchtitan, parallelisms/pipeline_llama.py
   rules.interleaves_chunks = true;
+  rules.splits_backward = true;  // PyTorch, distributed/pipelining, ScheduleInterleavedZeroBubble
+  rules.hand_cut = HandCut::bare_ends;  // distributed/pipeline_parallel.py, names of modules
   rules.sums_from_zero = true;
   rules.loss = LossKind::fp32_whole;
   rules.has_loss_op_by_op = true;

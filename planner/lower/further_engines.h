@@ -33,6 +33,7 @@ constexpr EngineRules megatron() {
   rules.longest_fused_softmax = 16384;  // core/fusions/fused_softmax.py
   rules.has_pipelines = true;           // core/pipeline_parallel/schedules.py
   rules.interleaves_chunks = true;
+  rules.hand_cut = HandCut::bare_ends;  // core/transformer/pipeline_parallel_layer_layout.py
   rules.offloads_chunks = true;  // its fork kwai/Megatron-Kwai, core/pipeline_parallel/offload.py
   rules.overlaps_tensor_parallel = true;  // core/tensor_parallel/layers.py, backward of its linear
   rules.may_overlap_nothing = true;       // core/distributed, overlap_grad_reduce and the like off
@@ -78,7 +79,8 @@ constexpr EngineRules megatron_fsdp() {
 /// Source: Megatron-DeepSpeed (microsoft/Megatron-DeepSpeed, 1619965d), megatron/mpu/layers.py,
 /// where no exchange overlaps and weight gradients are added up on their own, and
 /// model/fused_softmax.py; DeepSpeed, runtime/pipe/engine.py, for transfers between stages and
-/// gradients reduced behind the last micro-batch; runtime/engine.py, buffered_allreduce_fallback
+/// gradients reduced behind the last micro-batch; runtime/engine.py, buffered_allreduce_fallback;
+/// model/gpt_model.py, which has layers spread evenly (partition_method)
 constexpr EngineRules megatron_deepspeed() {
   EngineRules rules;
   rules.name = "megatron_deepspeed";
@@ -147,7 +149,7 @@ constexpr EngineRules deepspeed() {
 /// Source: ModelLink and MindSpeed-LLM (Ascend), examples/*/pretrain_*_ptd.sh: Megatron-LM with
 /// --no-gradient-accumulation-fusion, so that core/distributed adds gradients to sums in fp32;
 /// MindSpeed, docs/features/mc2.md, whose kernels cut products and exchanges, with
-/// --use-ascend-mc2, outside experts
+/// --use-ascend-mc2, outside experts; MindSpeed-LLM, features_manager, NumLayerListFeature
 constexpr EngineRules mindspeed() {
   EngineRules rules = megatron();
   rules.name = "mindspeed";
@@ -155,6 +157,7 @@ constexpr EngineRules mindspeed() {
   rules.has_fp8_products = rules.has_transformer_engine = rules.may_compile_loss = false;
   rules.pairs_micro_steps = rules.has_unfused_attention = rules.may_overlap_nothing = false;
   rules.offloads_chunks = rules.predicts_further = false;
+  rules.hand_cut = HandCut::stages;  // --num-layer-list, without virtual stages
   rules.has_loss_op_by_op = true;
   rules.accumulates_in_products = rules.keeps_stand_ins = false;
   return rules;
@@ -172,6 +175,7 @@ constexpr EngineRules mindformers() {
   EngineRules rules = mindspeed();
   rules.name = "mindformers";
   rules.summary = "MindFormers: MindSpore with optimizer, tensor and pipeline parallelism";
+  rules.hand_cut = HandCut::chunks;  // models/utils.py, LayerSetting, offset
   rules.splits_context = false;
   rules.sends_copies = false;
   rules.splits_tensors_of_experts = false;
@@ -201,6 +205,7 @@ constexpr EngineRules nanotron() {
   rules.keeps_attended = false;
   rules.interleaves_chunks = false;
   rules.balances_stages = true;
+  rules.hand_cut = HandCut::none;
   rules.gathers_in_forward = false;
   rules.reduces_behind_gathers = false;
   rules.fuses_swiglu = false;

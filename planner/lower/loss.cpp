@@ -158,8 +158,8 @@ void Lowering::autograd_loss_chunk(std::int16_t chunk, std::int64_t first, std::
   const bool adds_chunks = rules_.loss == LossKind::fp32_chunks;
   const bool adds_apart =
       !adds_chunks && adds_head_gradient() && !rules_.accumulates_in_products && first == 0;
-  const BufferId gradient =
-      adds_chunks || adds_apart ? transient(V, E, graph_.dtype) : head_gradient_;
+  const bool is_apart = (adds_chunks || adds_apart) && half_ != BackwardHalf::inputs;
+  const BufferId gradient = is_apart ? transient(V, E, graph_.dtype) : head_gradient_;
   op(Kernel::matmul, from, {rows, V, E}, {hidden, head_weight_}, {narrow});
   if (is_narrow && rules_.has_transformer_engine) {
     cross_entropy(from, rows, logits, labels);
@@ -178,6 +178,10 @@ void Lowering::autograd_loss_chunk(std::int16_t chunk, std::int64_t first, std::
     cast(from, rows * V, logits, d_logits);
   }
   op(Kernel::matmul_input_backward, from, {rows, V, E}, {d_logits, head_weight_}, {d_hidden});
+  if (half_ == BackwardHalf::inputs) {
+    head_products_.push_back({from, rows, d_logits, hidden, first == 0});
+    return;
+  }
   const bool is_added = !adds_chunks && !adds_apart && (first > 0 || adds_head_gradient());
   const OpId product = head_gradient_product(
       is_added ? Kernel::matmul_weight_backward_add : Kernel::matmul_weight_backward, from, rows,
@@ -312,7 +316,7 @@ void Lowering::loss(bool is_first) {
   if (keeps_root()) return;
   if (graph_.ties_embedding) release(units_.front());
   release(head);
-  reduce(head, is_first);
+  if (half_ == BackwardHalf::both) reduce(head, is_first);
 }
 
 }  // namespace xt

@@ -174,6 +174,8 @@ class Lowering {
   void paired_micro_steps();
   void pair_micro_steps();
   void pair_layers(std::int16_t forward, std::int16_t backward, PassedMicroBatch& passed);
+  PassedMicroBatch pass_micro_batch();
+  void embedding_backward_of(PassedMicroBatch& passed);
   void emit_part(std::vector<PreparedOp>& ops, const BlockRun& run, const BlockPart& part);
 
   // chunks.cpp: the layers of a pipeline stage, chunk by chunk
@@ -187,6 +189,21 @@ class Lowering {
   bool begins_model(const ChunkLayers& chunk) const;
   bool ends_model(const ChunkLayers& chunk) const;
   void reduce_shared_embedding();
+
+  // chunk_pairs.cpp: chunks of a stage, one forward while another runs backward
+  void pair_chunks(Stage& stage);
+  std::uint32_t chunk_pair(const ChunkLayers& forward, const ChunkLayers& backward);
+  void layer_backward_of(std::int16_t layer, PassedMicroBatch& passed);
+
+  // zero_bubble.cpp: backward passes of chunks in two halves
+  bool splits_backward() const {
+    return stage_ != nullptr && strategy_.pipeline_schedule == ChunkOrder::zero_bubble;
+  }
+  bool writes(const GraphOp& op, const Block& block) const;
+  std::uint32_t chunk_inputs(const ChunkLayers& chunk);
+  std::uint32_t chunk_weights(const ChunkLayers& chunk);
+  void head_weights();
+  void head_weight_product(const HeadProduct& product);
 
   // offload.cpp: what a chunk keeps, in host memory between its passes
   bool offloads(const ChunkLayers& chunk) const;
@@ -336,6 +353,8 @@ class Lowering {
   std::vector<BufferId> inputs_;           ///< after the last layer, the head's
   std::vector<BufferId> on_host_;          ///< inputs, swapped out
   bool is_first_ = true, is_last_ = true;  ///< of the micro-steps, the one being written
+  BackwardHalf half_ = BackwardHalf::both;
+  std::vector<HeadProduct> head_products_;  ///< of the micro-batch being written
   OpId pending_swap_ = no_op;
   std::vector<OffloadedTensor> offloaded_;  ///< of the chunk being written
   BufferId hidden_ = no_buffer, d_hidden_ = no_buffer;

@@ -4,6 +4,7 @@
 // parts of a step that are not of the model. Private to lower/.
 
 #include <array>
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -73,6 +74,18 @@ struct OffloadedTensor {
   BufferId on_host = no_buffer;
   BufferId rest = no_buffer;      ///< what stays, where it is not all moved
   BufferId returned = no_buffer;  ///< what came back of it, where it was not all moved
+};
+
+/// What of a backward pass is written: all, or gradients of inputs or of weights alone.
+enum class BackwardHalf : std::uint8_t { both, inputs, weights };
+
+/// The product for the gradient of lm_head's weight, of a chunk of the loss, that is still to come.
+struct HeadProduct {
+  Origin from;
+  std::int64_t rows = 0;
+  BufferId d_logits = no_buffer;
+  BufferId hidden = no_buffer;
+  bool is_first = true;  ///< chunk
 };
 
 /// Consecutive ops of a block.

@@ -151,6 +151,10 @@ void Lowering::layer_backward(std::int16_t layer, bool is_first) {
   run_backward(runs(block, values, Phase::backward, layer));
   for (std::size_t m = 0; m < values.size(); ++m)
     micro_batches_[m].gradient = values[m][at(block.input_gradient)];
+  if (half_ == BackwardHalf::inputs) {
+    kept_[i] = std::move(values);
+    return;
+  }
   if (predicts_further(i)) embed_next_backward(i, values);
   settle(is_first);
   release(unit);

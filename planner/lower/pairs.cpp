@@ -97,21 +97,31 @@ void Lowering::pair_layers(std::int16_t forward, std::int16_t backward, PassedMi
   kept_[f] = std::move(f_values);
 }
 
-// The loss computes gradients at once, so it ends the forward pass of its micro-batch.
-void Lowering::pair_micro_steps() {
+// Makes room for the micro-batch that runs forward.
+PassedMicroBatch Lowering::pass_micro_batch() {
   PassedMicroBatch passed{std::move(kept_), std::move(kept_of_embedding_), std::move(inputs_),
                           micro_batches_.front().gradient};
-  const auto n_layers = static_cast<std::int16_t>(layers_.size());
   kept_.assign(layers_.size(), {});
   inputs_.assign(layers_.size() + 1, no_buffer);
-  make_rope_tables();
-  embedding_forward();
-  for (std::int16_t layer = 0; layer < n_layers; ++layer)
-    pair_layers(layer, static_cast<std::int16_t>(n_layers - 1 - layer), passed);
+  return passed;
+}
+
+void Lowering::embedding_backward_of(PassedMicroBatch& passed) {
   micro_batches_.front().gradient = passed.gradient;
   std::swap(kept_of_embedding_, passed.embedding);
   embedding_backward(false);
   kept_of_embedding_ = std::move(passed.embedding);
+}
+
+// The loss computes gradients at once, so it ends the forward pass of its micro-batch.
+void Lowering::pair_micro_steps() {
+  PassedMicroBatch passed = pass_micro_batch();
+  const auto n_layers = static_cast<std::int16_t>(layers_.size());
+  make_rope_tables();
+  embedding_forward();
+  for (std::int16_t layer = 0; layer < n_layers; ++layer)
+    pair_layers(layer, static_cast<std::int16_t>(n_layers - 1 - layer), passed);
+  embedding_backward_of(passed);
   loss(false);
 }
 

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "costmodel/ir/pipeline.h"
+
 namespace xt {
 
 /// Consecutive layers, by position in their stage.
@@ -22,6 +24,7 @@ struct StagePart {
   bool has_embedding = false;     ///< the first stage, in its first chunk
   bool has_head = false;          ///< the last stage, in its last chunk
   bool shares_embedding = false;  ///< its embedding or head is a copy of what the other has
+  std::vector<ChunkPair> pairs;   ///< that run at once, their sections not known yet
 
   bool operator==(const StagePart&) const = default;
 };

@@ -230,7 +230,8 @@ void Lowering::reduce_over_tensor_ranks() {
     n += elements.back();
   }
   const Origin from = origin(Phase::reduce, StepPart::tensor_ranks);
-  const DType dtype = build_.draft().buffer(units_[1].flats.front().gradient_shard).dtype;
+  const FsdpUnit& any = units_.front().flats.empty() ? units_[1] : units_.front();
+  const DType dtype = build_.draft().buffer(any.flats.front().gradient_shard).dtype;
   const BufferId all =
       build_.transient({{n, 1, 1}, dtype, MemoryCategory::communication_buffers, Space::device});
   const auto copy = [&](bool is_back) {

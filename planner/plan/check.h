@@ -42,6 +42,12 @@ void check_executed(const Plan& plan, const EngineRules& rules, Request& request
 /// The same of the stages of a pipeline, which all other counts are of one of.
 void check_pipeline(const Plan& plan, const EngineRules& rules, Request& request);
 
+/// The same of layers that a user gives each part of the model.
+void check_cut(const Plan& plan, const EngineRules& rules, Request& request);
+
+/// The same of backward passes in two halves.
+void check_zero_bubble(const Plan& plan, const EngineRules& rules, Request& request);
+
 /// Reports stages that would have no layer where an engine balances them.
 ///
 /// Assumes: a plan without other problems

@@ -17,8 +17,13 @@ void check_pairs(const Plan& plan, const EngineRules& rules, Request& request) {
   if (s.gradient_accumulation == 1)
     request.problem(field, "one micro-step has no other to hide behind",
                     "set gradient_accumulation");
-  if (s.pipeline_parallel > 1)
-    request.problem(field, "not supported: pairs of micro-steps in a pipeline", "leave it out");
+  // Source: Megatron-LM, core/transformer/transformer_config.py, which asks for virtual stages
+  if (s.pipeline_parallel > 1 && s.virtual_stages == 1 && rules.pairs_micro_steps)
+    request.problem(field,
+                    fmt::format("{} has pairs of micro-steps in a pipeline only where stages have "
+                                "several chunks",
+                                rules.name),
+                    "set virtual_stages, or leave it out");
   const std::optional<Choice>& swap = request.fields().swap;
   if (swap && swap->kind != ChoiceKind::none)
     request.problem("swap", "not supported: swapping where micro-steps run in pairs",

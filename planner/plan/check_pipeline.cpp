@@ -20,6 +20,7 @@ void check_stages(const Plan& plan, const EngineRules& rules, Request& request) 
   if (s.ranks % s.pipeline_parallel != 0)
     request.problem("pipeline_parallel",
                     fmt::format("{} ranks are not divisible by {}", s.ranks, s.pipeline_parallel));
+  if (!s.pipeline_layers.empty()) return;
   if (s.pipeline_parallel > layers)
     request.problem("pipeline_parallel", fmt::format("{} layers are not enough for {} stages",
                                                      layers, s.pipeline_parallel));
@@ -70,6 +71,8 @@ void check_offload_share(const Plan& plan, const EngineRules& rules, Request& re
 void check_pipeline(const Plan& plan, const EngineRules& rules, Request& request) {
   const Strategy& s = plan.strategy;
   check_offload_share(plan, rules, request);
+  check_cut(plan, rules, request);
+  check_zero_bubble(plan, rules, request);
   if (s.pipeline_parallel == 1) {
     if (s.virtual_stages > 1)
       request.problem("virtual_stages", "one stage has no other to take turns with",

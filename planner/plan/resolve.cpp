@@ -131,6 +131,8 @@ void Resolver::choose_counts() {
   s.communication_overlap = from_.communication_overlap.value_or(true);
   s.pipeline_parallel = from_.pipeline_parallel.value_or(1);
   s.virtual_stages = from_.virtual_stages.value_or(1);
+  s.pipeline_schedule = from_.pipeline_schedule.value_or(ChunkOrder::one_forward_one_backward);
+  s.pipeline_layers = from_.pipeline_layers.value_or(std::vector<std::int64_t>());
   s.offload_share = from_.offload_share.value_or(0);
   s.memory_efficient_linear = from_.memory_efficient_linear.value_or(true);
   s.zero = from_.zero.value_or(rules_->most_zero);

@@ -48,12 +48,27 @@ struct Addresses {
   }
 };
 
+// Whole numbers with commas between are a list.
+Node flag_node(const std::string& text) {
+  const bool is_list = text.find_first_not_of("0123456789,") == std::string::npos &&
+                       text.find(',') != std::string::npos &&
+                       text.find(",,") == std::string::npos && text.front() != ',' &&
+                       text.back() != ',';
+  if (!is_list) return reads_as_literal(text) ? literal_node(text) : text_node(text);
+  Node list = list_node();
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    list.items.push_back(literal_node(text.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return list;
+}
+
 Document flags_document(const std::vector<std::pair<std::string, std::string>>& flags) {
   Document document;
   document.source.path = "command line";
   document.root = map_node();
-  for (const auto& [name, text] : flags)
-    add(document.root, name, reads_as_literal(text) ? literal_node(text) : text_node(text));
+  for (const auto& [name, text] : flags) add(document.root, name, flag_node(text));
   return document;
 }
 
@@ -124,13 +139,14 @@ Request Request::with(const RunFile& fields) const {
 }
 
 void Request::problem(std::string_view field, std::string message, std::string hint) {
-  if (find(flags_.root, field) == nullptr && find(file_.root, field) != nullptr) {
+  const std::string_view key = field.substr(0, field.find('['));
+  if (find(flags_.root, key) == nullptr && find(file_.root, key) != nullptr) {
     Reader reader(file_);
     reader.problem(field, std::move(message), std::move(hint));
     take(problems_, reader);
     return;
   }
-  problems_.push_back(error_in(flag_of(field), std::move(message), std::move(hint)));
+  problems_.push_back(error_in(flag_of(key), std::move(message), std::move(hint)));
 }
 
 void Request::finish() const {

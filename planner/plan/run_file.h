@@ -64,6 +64,8 @@ struct RunFile {
   std::optional<bool> communication_overlap;
   std::optional<std::int64_t> pipeline_parallel;
   std::optional<std::int64_t> virtual_stages;
+  std::optional<ChunkOrder> pipeline_schedule;
+  std::optional<std::vector<std::int64_t>> pipeline_layers;
   std::optional<double> offload_share;
   std::optional<std::int64_t> zero;
   std::optional<std::int64_t> shard_ranks;
@@ -156,6 +158,15 @@ struct RunFile {
                "Chunks of layers of a stage, interleaved with those of the others (default 1)")
         .at_least(1)
         .at_most(1024);
+    archive.field("pipeline_schedule", pipeline_schedule,
+                  "1f1b, or zero_bubble: gradients of weights are found where stages would wait "
+                  "(default 1f1b)");
+    archive
+        .field("pipeline_layers", pipeline_layers,
+               "Layers of each part of the model, in its order: part i is chunk i / stages of "
+               "stage i mod stages (default: the engine's own cut)")
+        .at_least(0)
+        .at_most(ConfigLimits::layers);
     archive
         .field("offload_share", offload_share,
                "Of the bytes that a chunk keeps, this share waits in host memory for its backward "
@@ -214,7 +225,7 @@ struct RunFile {
     archive.field("expert_parallel_across_nodes", expert_parallel_across_nodes,
                   "true allows experts to be spread over nodes");
     archive.field("expert_parallel_overlap", expert_parallel_overlap,
-                  "true: a micro-step runs forward while the one before runs backward, and rows "
+                  "true: a micro-step runs forward while an earlier one runs backward, and rows "
                   "are exchanged behind the other's products (default false)");
     archive.field(
         "dispatch", dispatch,
@@ -342,7 +353,8 @@ class Request {
   /// The text of the run file; empty without one.
   const std::string& file_text() const { return file_.source.text; }
 
-  /// Reports a problem with `field`, at the flag or the line that set it.
+  /// Reports a problem with `field`, or with one value of it ("pipeline_layers[2]"), at the flag or
+  /// the line that set it.
   void problem(std::string_view field, std::string message, std::string hint = {});
   const std::vector<Diagnostic>& problems() const { return problems_; }
   /// Throws: InputError with all problems reported, if there are any

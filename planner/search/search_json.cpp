@@ -18,6 +18,8 @@ Json strategy_json(const Strategy& s) {
                        {"sequence_parallel", s.sequence_parallel},
                        {"context_parallel", s.context_parallel},
                        {"tensor_parallel", s.tensor_parallel},
+                       {"pipeline_parallel", s.pipeline_parallel},
+                       {"virtual_stages", s.virtual_stages},
                        {"zero", s.zero},
                        {"gradient_accumulation", s.gradient_accumulation},
                        {"intra_layer_micro_batches", s.intra_layer_micro_batches},

@@ -233,6 +233,11 @@ std::string strategy_text(const Strategy& s) {
   if (s.tensor_parallel > 1) text += fmt::format(", tensor_parallel {}", s.tensor_parallel);
   if (s.pipeline_parallel > 1) text += fmt::format(", pipeline_parallel {}", s.pipeline_parallel);
   if (s.virtual_stages > 1) text += fmt::format(", virtual_stages {}", s.virtual_stages);
+  if (s.pipeline_schedule != ChunkOrder::one_forward_one_backward)
+    text += fmt::format(", pipeline_schedule {}",
+                        chunk_order_names[static_cast<std::size_t>(s.pipeline_schedule)]);
+  if (!s.pipeline_layers.empty())
+    text += fmt::format(", pipeline_layers {}", fmt::join(s.pipeline_layers, ","));
   if (s.zero < 3) text += fmt::format(", zero {}", s.zero);
   if (s.intra_layer_micro_batches > 1)
     text += fmt::format(", {} packs in lock-step", s.intra_layer_micro_batches);

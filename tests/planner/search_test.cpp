@@ -366,5 +366,19 @@ TEST(Search, StagesOfAPipelineHaveTheMemoryOfTheEstimateAndAreNoFasterThanTheirB
   EXPECT_GT(n_pipelines, 100u);
 }
 
+TEST(Search, JsonSaysIntoHowManyStagesAndChunksACandidateIsCut) {
+  Request request(std::nullopt, {{"model", "qwen3_8b"},
+                                 {"machine", "h100_sxm"},
+                                 {"devices", "8"},
+                                 {"engine", "megatron"},
+                                 {"pipeline_parallel", "2"},
+                                 {"virtual_stages", "2"},
+                                 {"tensor_parallel", "2"},
+                                 {"recompute", "all"}});
+  Subject subject = subject_of(request, Catalogue{XT_DATA_ROOT});
+  const std::string json = search_json(search(request, std::move(subject), {})).dump();
+  EXPECT_NE(json.find("\"pipeline_parallel\":2,\"virtual_stages\":2"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace xt

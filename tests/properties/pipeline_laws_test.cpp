@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "costmodel/ir/verify.h"
 #include "costmodel/sim/pipeline.h"
@@ -43,12 +44,43 @@ TEST(PipelineLaws, AStageRunsEveryMicroBatchThroughEveryChunkInBothDirections) {
       std::vector<ChunkRun> runs = pipeline.orders[place];
       std::ranges::sort(runs);
       EXPECT_EQ(std::ranges::unique(runs).size(), 0u) << drawn.text();
+      const std::int64_t passes =
+          drawn.strategy.pipeline_schedule == ChunkOrder::zero_bubble ? 3 : 2;
       EXPECT_EQ(static_cast<std::int64_t>(runs.size()),
-                2 * drawn.strategy.virtual_stages * drawn.strategy.gradient_accumulation);
+                passes * drawn.strategy.virtual_stages * drawn.strategy.gradient_accumulation);
       layers += pipeline.stage(place).layers;
     }
     EXPECT_EQ(layers, drawn.model.num_hidden_layers) << drawn.text();
   });
+}
+
+// A pair takes what a forward pass left and leaves what a backward pass takes.
+TEST(PipelineLaws, PairsAreSectionsThatOrdersContain) {
+  int n_pairs = 0;
+  for_each_pipeline(n_cases, [&](const Case& drawn) {
+    const PipelineSchedule pipeline = drawn.pipeline();
+    std::vector<std::set<std::uint32_t>> run(pipeline.distinct.size());
+    for (std::size_t place = 0; place < pipeline.stages.size(); ++place) {
+      const std::vector<ChunkRun>& order = pipeline.orders[place];
+      for (std::size_t i = 0; i < order.size(); i += runs_at(order, i).size()) {
+        if (!order[i].with_next) continue;
+        ++n_pairs;
+        EXPECT_TRUE(!order[i].is_backward && order[i + 1].is_backward) << drawn.text();
+        EXPECT_TRUE(order[i].micro_batch > 0 &&
+                    order[i + 1].micro_batch + 1 < pipeline.micro_batches)
+            << drawn.text();
+        run[pipeline.stages[place]].insert(
+            section_of(pipeline.stage(place), runs_at(order, i), pipeline.micro_batches));
+      }
+    }
+    for (std::size_t i = 0; i < pipeline.distinct.size(); ++i) {
+      std::set<std::uint32_t> sections;
+      for (const ChunkPair& pair : pipeline.distinct[i].pairs) sections.insert(pair.section);
+      EXPECT_EQ(sections, run[i]) << drawn.text();
+      EXPECT_LE(sections.size(), 3 * pipeline.distinct[i].chunks.size()) << drawn.text();
+    }
+  });
+  EXPECT_GT(n_pairs, 100);
 }
 
 TEST(PipelineLaws, StagesTogetherDoWhatOneDoesAlone) {

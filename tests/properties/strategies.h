@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "costmodel/models/config.h"
 #include "costmodel/models/decoder.h"
@@ -33,7 +34,8 @@ struct Case {
         "{} "
         "sample {} accumulation {} recompute {} swap {} chunk {} {} {} compiled {} experts fused "
         "{} drops {} "
-        "tp {} tokens shared {} in pieces {} zero {} pp {} of {} fp8 {} {} gathered {} "
+        "tp {} tokens shared {} in pieces {} zero {} pp {} of {} by {} layers {} fp8 {} {} "
+        "gathered {} "
         "pairs {} attention fused {} dropped {} offloaded {} state on the host {} weights {} "
         "exchanges overlap {} references {} loss compiled {} routers balanced {} "
         "bucket {} further tokens {}",
@@ -48,7 +50,9 @@ struct Case {
         optimizer_names[static_cast<std::size_t>(strategy.optimizer)], strategy.is_compiled,
         strategy.fuses_experts, strategy.recompute_ops.text(), strategy.tensor_parallel,
         strategy.tensor_sequence_parallel, strategy.tensor_parallel_overlap, strategy.zero,
-        strategy.pipeline_parallel, strategy.virtual_stages, strategy.has_fp8_products,
+        strategy.pipeline_parallel, strategy.virtual_stages,
+        chunk_order_names[static_cast<std::size_t>(strategy.pipeline_schedule)],
+        fmt::join(strategy.pipeline_layers, "+"), strategy.has_fp8_products,
         fp8_recipe_names[static_cast<std::size_t>(strategy.fp8_recipe)], strategy.gathers_fp8,
         strategy.expert_parallel_overlap, strategy.fuses_attention, model.has_attention_dropout,
         strategy.offload_share, strategy.offloads_optimizer, strategy.offloads_parameters,
@@ -235,6 +239,23 @@ inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& 
   return drawn;
 }
 
+// Layers by hand: some in every part, but where the ends of the model may stand alone.
+inline void draw_cut(std::mt19937& random, const EngineRules& engine, Case& drawn) {
+  Strategy& s = drawn.strategy;
+  const bool has_chunks = s.virtual_stages > 1;
+  if (engine.hand_cut == HandCut::none || (engine.hand_cut == HandCut::stages && has_chunks))
+    return;
+  if (random() % 2 == 0) return;
+  s.pipeline_layers.assign(static_cast<std::size_t>(s.pipeline_parallel * s.virtual_stages), 1);
+  if (engine.hand_cut == HandCut::bare_ends) {
+    s.pipeline_layers.front() = random() % 2;
+    s.pipeline_layers.back() = random() % 2;
+  }
+  std::int64_t left = drawn.model.num_hidden_layers;
+  for (const std::int64_t layers : s.pipeline_layers) left -= layers;
+  for (; left > 0; --left) ++s.pipeline_layers[random() % s.pipeline_layers.size()];
+}
+
 // As many micro-steps and ranks as stages need.
 inline void draw_pipeline(std::mt19937& random, const EngineRules& engine, Case& drawn) {
   const auto up_to = [&](std::int64_t n) { return static_cast<std::int64_t>(random() % n) + 1; };
@@ -251,11 +272,19 @@ inline void draw_pipeline(std::mt19937& random, const EngineRules& engine, Case&
   s.shard_ranks = 0;
   s.has_fp8_products = s.has_fp8_products && s.zero < 3;
   s.swap_layers = 0;
-  s.expert_parallel_overlap = false;
   s.recompute_layers = up_to(drawn.model.num_hidden_layers + 1) - 1;
+  s.expert_parallel_overlap =
+      engine.pairs_micro_steps && chunks > 1 && s.expert_parallel > 1 && s.communication_overlap &&
+      (s.recompute_layers == 0 || !s.recompute_ops.is_all()) && random() % 2 == 0;
   const bool offloads =
       engine.offloads_chunks && !drawn.model.is_moe() && s.gradient_accumulation > 1;
   if (offloads && random() % 2 == 0) s.offload_share = static_cast<double>(up_to(20)) / 20;
+  if (engine.splits_backward && chunks > 1 && random() % 2 == 0) {
+    s.pipeline_schedule = ChunkOrder::zero_bubble;
+    s.is_compiled = s.compiles_loss = false;
+    s.recompute_layers = 0;
+  }
+  draw_cut(random, engine, drawn);
 }
 
 /// `visit(case)` for `n` cases of every engine with pipelines and every family, from a fixed seed.

@@ -42,6 +42,7 @@ struct EngineRules {
   bool fuses_swiglu = true;                ///< see GraphOptions
   bool weighs_activations = false;         ///< see GraphOptions
   bool repeats_key_heads = false;          ///< see GraphOptions
+  bool stacks_heads = false;               ///< see GraphOptions
   bool has_unfused_attention = false;      ///< can make scores tensors: see GraphOptions
   std::int64_t longest_fused_softmax = 0;  ///< see GraphOptions
   bool widens_norms = false;               ///< see GraphOptions

@@ -204,6 +204,7 @@ constexpr EngineRules nanotron() {
   rules.gathers_in_forward = false;
   rules.reduces_behind_gathers = false;
   rules.fuses_swiglu = false;
+  rules.stacks_heads = true;  // models/llama.py, CausalSelfAttention
   rules.adds_after_backward = true;
   rules.has_gradient_buckets = true;
   rules.pools_narrow_logits = true;  // as in accelerate()

@@ -81,6 +81,7 @@ struct GraphOptions {
   std::int64_t sample_length = 0;          ///< of every sample, where attention is not fused
   std::int64_t longest_fused_softmax = 0;  ///< tokens of a sample; of longer ones it is op by op
   bool repeats_key_heads = false;  ///< before attention, for kernels that know no groups of heads
+  bool stacks_heads = false;       ///< see stack_heads()
   bool fuses_gate_up = true;       ///< of a dense SwiGLU: one product for both
   /// What the router gave a row weighs its activation, so that no backward pass reads what experts
   /// made of it; else it weighs that.

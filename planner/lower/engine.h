@@ -46,6 +46,7 @@ struct EngineRules {
   bool fuses_swiglu = true;                ///< see GraphOptions
   bool weighs_activations = false;         ///< see GraphOptions
   bool repeats_key_heads = false;          ///< see GraphOptions
+  bool stacks_heads = false;               ///< see GraphOptions
   bool has_unfused_attention = false;      ///< can make scores tensors: see GraphOptions
   std::int64_t longest_fused_softmax = 0;  ///< see GraphOptions
   bool widens_norms = false;               ///< see GraphOptions
@@ -101,6 +102,7 @@ struct EngineRules {
   bool has_loss_op_by_op = false;     ///< that of whole logits is not fused
   bool may_compile_loss = false;      ///< see Strategy::compiles_loss
   bool widens_compiled_loss = false;  ///< its logits and their gradient are in fp32
+  bool has_liger_loss = false;        ///< what is compiled of a loss is a kernel of Liger
   std::int64_t logged_metrics = 0;    ///< cross-entropies of a micro-step, beside its loss
   bool scores_logits = false;         ///< accuracy and perplexity before the loss
   bool sums_loss_op_by_op = false;    ///< over tensor ranks, whose sums part it into ops

@@ -112,7 +112,8 @@ constexpr EngineRules accelerate() {
   EngineRules rules = torchtitan();
   rules.name = "accelerate";
   rules.summary = "Hugging Face transformers and accelerate on FSDP2";
-  rules.has_pipelines = rules.may_compile_loss = false;
+  rules.has_pipelines = false;
+  rules.has_liger_loss = true;  // Hugging Face transformers, trainer.py, use_liger_kernel
   rules.pools_narrow_logits = true;
   rules.reduce_dtype = DType::bf16;
   return rules;

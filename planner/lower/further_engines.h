@@ -137,7 +137,8 @@ constexpr EngineRules deepspeed() {
   rules.keeps_narrow_shards = true;
   rules.keeps_gradient_shards = true;
   rules.may_keep_references = true;
-  rules.pools_narrow_logits = true;   // as in accelerate()
+  rules.pools_narrow_logits = true;  // as in accelerate()
+  rules.may_compile_loss = rules.has_liger_loss = true;
   rules.updates_on_host = true;       // runtime/zero/offload_config.py
   rules.reduce_bucket = 500'000'000;  // runtime/zero/config.py, reduce_bucket_size
   rules.loss = LossKind::fp32_whole;
@@ -209,6 +210,7 @@ constexpr EngineRules nanotron() {
   rules.gathers_in_forward = false;
   rules.reduces_behind_gathers = false;
   rules.fuses_swiglu = false;
+  rules.stacks_heads = true;  // models/llama.py, CausalSelfAttention
   rules.adds_after_backward = true;
   rules.has_gradient_buckets = true;
   rules.pools_narrow_logits = true;  // as in accelerate()
@@ -279,6 +281,7 @@ constexpr EngineRules colossalai() {
   rules.keeps_narrow_shards = rules.copies_gathered = false;
   rules.pools_by_stream = false;
   rules.may_keep_references = rules.swaps_dense = false;
+  rules.may_compile_loss = rules.has_liger_loss = false;
   rules.updates_on_host = false;
   rules.reduce_bucket = 0;
   rules.most_zero = 2;

@@ -131,11 +131,41 @@ void Lowering::loss_chunk(std::int16_t chunk, std::int64_t first, std::int64_t r
      {rows, V, E}, {logits, hidden}, {head_gradient_});
 }
 
+// A kernel leaves gradients where it reads 16-bit logits. What a chunk adds to the weight's
+// gradient is a product in 16 bits, and that once more in fp32.
+//
+// Source: Liger-Kernel 0.7, ops/fused_linear_cross_entropy.py, with accum_dtype left out
+void Lowering::liger_loss_chunk(std::int16_t chunk, std::int64_t first, std::int64_t rows) {
+  const Origin from = origin(Phase::loss, StepPart::lm_head, -1, chunk);
+  const std::int64_t E = graph_.width, V = graph_.vocabulary;
+  const std::int64_t offset = first * E * width(graph_.dtype);
+  const BatchBuffers& batch = build_.draft().batch;
+  const BufferId hidden = build_.view(hidden_, offset, {rows, E, 1}, graph_.dtype);
+  const BufferId d_hidden = build_.view(d_hidden_, offset, {rows, E, 1}, graph_.dtype);
+  const BufferId labels =
+      build_.view(batch.labels, first * width(DType::int64), {rows, 1, 1}, DType::int64);
+  const auto transient = [&](std::int64_t n, std::int64_t m, DType dtype) {
+    return build_.transient({{n, m, 1}, dtype, MemoryCategory::logits_and_loss, Space::device});
+  };
+  const BufferId logits = transient(rows, V, graph_.dtype);
+  op(Kernel::matmul, from, {rows, V, E}, {hidden, head_weight_}, {logits});
+  const Work work{Kernel::cross_entropy, graph_.dtype, Group::none, {rows, V}};
+  const std::array<BufferId, 2> inputs{labels, batch.valid_tokens}, outputs{logits, batch.loss};
+  build_.add({work, Lane::compute, from, inputs, outputs, {}, {}});
+  op(Kernel::matmul_input_backward, from, {rows, V, E}, {logits, head_weight_}, {d_hidden});
+  const BufferId product = transient(V, E, graph_.dtype), wide = transient(V, E, DType::fp32);
+  op(Kernel::matmul_weight_backward, from, {rows, V, E}, {logits, hidden}, {product});
+  cast(from, V * E, product, wide);
+  op(Kernel::add, from, {V * E}, {wide}, {head_gradient_});
+}
+
 // Logits are widened to fp32 and differentiated by autograd; the weight gradient of a chunk is a
-// tensor of its own, and the one before it is still referenced while it is made.
+// tensor of its own, and the one before it is still referenced while it is made. Who returns logits
+// has them beside the ones that the loss is of, which leave out the last token.
 //
 // Source: XTuner V1 (InternLM/xtuner, b934f4620), loss/chunk_loss.py; Transformer Engine,
-// common/triton/cross_entropy.py, whose kernel leaves gradients where it reads logits
+// common/triton/cross_entropy.py, whose kernel leaves gradients where it reads logits; Hugging Face
+// transformers 4.35, modeling_llama.py, shift_logits
 void Lowering::autograd_loss_chunk(std::int16_t chunk, std::int64_t first, std::int64_t rows) {
   const Origin from = origin(Phase::loss, StepPart::lm_head, -1, chunk);
   const std::int64_t E = graph_.width, V = graph_.vocabulary;
@@ -154,6 +184,7 @@ void Lowering::autograd_loss_chunk(std::int16_t chunk, std::int64_t first, std::
   const BufferId narrow = transient(rows, V, graph_.dtype, apart);
   const bool is_narrow = strategy_.compiles_loss && !rules_.widens_compiled_loss;
   const BufferId logits = is_narrow ? narrow : transient(rows, V, DType::fp32);
+  const BufferId wide = rules_.holds_outputs ? transient(rows, V, DType::fp32) : logits;
   const BufferId d_logits = is_narrow ? narrow : transient(rows, V, graph_.dtype, apart);
   const bool adds_chunks = rules_.loss == LossKind::fp32_chunks;
   const bool adds_apart =
@@ -167,7 +198,8 @@ void Lowering::autograd_loss_chunk(std::int16_t chunk, std::int64_t first, std::
   } else if (is_narrow) {
     compiled_cross_entropy(from, rows, logits, labels);
   } else {
-    cast(from, rows * V, narrow, logits);
+    cast(from, rows * V, narrow, wide);
+    if (rules_.holds_outputs) cast(from, rows * V, wide, logits);
     if (rules_.scores_logits) score_logits(rows, logits);
     if (strategy_.compiles_loss) {
       compiled_cross_entropy(from, rows, logits, labels);
@@ -186,7 +218,7 @@ void Lowering::autograd_loss_chunk(std::int16_t chunk, std::int64_t first, std::
   const OpId product = head_gradient_product(
       is_added ? Kernel::matmul_weight_backward_add : Kernel::matmul_weight_backward, from, rows,
       d_logits, hidden, gradient);
-  if (rules_.holds_outputs) outputs_.push_back(logits);
+  if (rules_.holds_outputs) outputs_.push_back(wide);
   if (adds_apart) add_gradient(from, PendingSum{gradient, head_gradient_, V * E});
   if (!adds_chunks) return;
   build_.hold(logits, product);
@@ -220,7 +252,9 @@ void Lowering::loss_chunks() {
   std::int16_t chunk = 0;
   for (std::int64_t first = 0; first < T; first += rows, ++chunk) {
     const std::int64_t n = std::min(rows, T - first);
-    if (rules_.loss == LossKind::in_place) {
+    if (has_liger_loss()) {
+      liger_loss_chunk(chunk, first, n);
+    } else if (rules_.loss == LossKind::in_place) {
       loss_chunk(chunk, first, n);
     } else {
       autograd_loss_chunk(chunk, first, n);
@@ -289,6 +323,9 @@ void Lowering::differentiate_loss() {
   } else {
     open_gradients(graph_.ties_embedding ? units_.front() : head, Phase::loss);
     head_gradient_ = head_weight(true);
+    if (has_liger_loss() && !adds_head_gradient())
+      op(Kernel::fill_zero, origin(Phase::loss, StepPart::lm_head),
+         {graph_.vocabulary * graph_.width}, {}, {head_gradient_});
     loss_chunks();
   }
 }

@@ -351,6 +351,7 @@ GraphOptions graph_options(const Strategy& strategy) {
   options.repeats_key_heads = rules->repeats_key_heads;
   options.fuses_gate_up = rules->fuses_gate_up;
   options.fuses_swiglu = rules->fuses_swiglu;
+  options.stacks_heads = rules->stacks_heads;
   options.weighs_activations = rules->weighs_activations;
   options.is_compiled = strategy.is_compiled;
   options.widens_norms = rules->widens_norms;

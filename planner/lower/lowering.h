@@ -258,6 +258,8 @@ class Lowering {
   }
   void loss_chunk(std::int16_t chunk, std::int64_t first, std::int64_t rows);
   void autograd_loss_chunk(std::int16_t chunk, std::int64_t first, std::int64_t rows);
+  void liger_loss_chunk(std::int16_t chunk, std::int64_t first, std::int64_t rows);
+  bool has_liger_loss() const { return rules_.has_liger_loss && strategy_.compiles_loss; }
   void finish_autograd_loss();
   BufferId head_weight(bool is_gradient);
 

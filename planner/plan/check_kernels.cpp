@@ -14,7 +14,8 @@ void check_kernels(const Plan& plan, const EngineRules& rules, Request& request)
   if (s.compiles_loss && (!rules.may_compile_loss || !s.is_compiled || shares_loss))
     request.problem("compile_loss",
                     "only torchtitan compiles its loss, where it compiles layers, and megatron",
-                    "leave it out; tensor parallel ranks of torchtitan share a loss op by op");
+                    "leave it out, or take Liger's on accelerate or deepspeed; tensor parallel "
+                    "ranks of torchtitan share a loss op by op");
   if (!s.fuses_experts && !rules.has_eager_kernels)
     request.problem("fused_experts",
                     fmt::format("{} has fused kernels for experts only", rules.name),

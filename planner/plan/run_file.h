@@ -205,9 +205,10 @@ struct RunFile {
         .at_most(4'000'000'000);
     archive.field("compile", compile,
                   "false: norms, rotary angles and activations run op by op (default true)");
-    archive.field("compile_loss", compile_loss,
-                  "true: the loss is compiled too and no logits are widened in memory (default "
-                  "false)");
+    archive.field(
+        "compile_loss", compile_loss,
+        "true: the loss is compiled too, or a kernel of Liger on accelerate and deepspeed, "
+        "and no logits are widened in memory (default false)");
     archive.field("fused_experts", fused_experts,
                   "false: rows of experts are gathered, activated, weighted and summed op by op "
                   "(default true)");

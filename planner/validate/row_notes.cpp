@@ -49,6 +49,7 @@ bool keeps_references(const PublishedRow& row) {
 
 bool compiles_loss(const PublishedRow& row) {
   if (row.notes.find("fused cross entropy (Transformer Engine)") != std::string::npos) return true;
+  if (uses_liger(row) || row.framework.find("full inductor") != std::string::npos) return true;
   return row.framework.starts_with("torchtitan") &&
          row.framework.find(" 2025") != std::string::npos && row.compile.value_or(false) &&
          row.parallel.tp == 1;

@@ -34,7 +34,8 @@ bool overlaps_nothing(const PublishedRow& row);
 bool keeps_references(const PublishedRow& row);
 
 /// Whether a row's loss is compiled: versions of torchtitan that have components/loss.py compile it
-/// where they compile layers; or whether Transformer Engine has it as a kernel.
+/// where they compile layers, and the graph trainer where it compiles the whole graph; or whether
+/// Transformer Engine or Liger has it as a kernel.
 bool compiles_loss(const PublishedRow& row);
 
 /// What a row's notes say of references, of its loss and of the elements of the buffer in which

@@ -120,6 +120,23 @@ TEST(Nanotron, AnActivationOfTwoKernelsKeepsOneMoreTensorALayer) {
               4 * one);
 }
 
+// Keys and values are copied for the kernel that turns them, and what they were copied from lies in
+// one tensor with the queries where there are as many heads of each.
+TEST(Nanotron, KeysAndValuesAreThereTwiceWhereTheirHeadsAreAsManyAsQueries) {
+  const auto further = [](const char* model, std::int64_t width_of_keys) {
+    const Flags flags = {{"model", model}};
+    const Plan plan = plan_with(test::with(flags, {{"engine", "nanotron"}}));
+    const double layers = static_cast<double>(plan.architecture.num_hidden_layers);
+    const double activation = static_cast<double>(plan.architecture.intermediate_size);
+    const double one = layers * 2 * tokens;
+    const double both = saved(test::with(flags, {{"engine", "nanotron"}})) -
+                        saved(test::with(flags, {{"engine", "mindspeed"}}));
+    return (both / one - activation) / static_cast<double>(width_of_keys);
+  };
+  EXPECT_NEAR(further("olmo3_7b", 4096), 2, 0.5);
+  EXPECT_NEAR(further("qwen3_8b", 1024), 0, 0.5);
+}
+
 std::int64_t ops_of_layers(const Schedule& schedule, bool (*counts)(const Work& work)) {
   return std::ranges::count_if(schedule.ops, [&](const Op& op) {
     return op.origin.phase != Phase::loss && counts(schedule.work(op));

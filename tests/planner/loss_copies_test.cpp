@@ -68,6 +68,23 @@ TEST(LossCopies, OfAGraphThatIsCompiledWithItsLossAreLogitsAndGradientInFp32) {
   EXPECT_NEAR(copies(schedule_of("simple_fsdp", {{"compile_loss", "true"}})), 2 * 4, little);
 }
 
+// Beside what a script holds of the model's output, which has the last token too.
+TEST(LossCopies, OfAModelWhoseLogitsAreHeldAreOneMore) {
+  EXPECT_NEAR(copies(schedule_of("fsdp1_autocast")), 4 * 4, little);
+}
+
+// Of a chunk's logits there is one copy in 16 bits; what it adds to lm_head's gradient is there in
+// 16 bits and in 32.
+TEST(LossCopies, OfLigerAreAChunksLogitsAndItsProductTwice) {
+  constexpr std::int64_t rows = 1024, hidden = 4096;
+  const double product = (2.0 + 4.0) * hidden / tokens;
+  for (const char* engine : {"accelerate", "deepspeed"}) {
+    const Schedule schedule =
+        schedule_of(engine, {{"compile_loss", "true"}, {"loss_chunk", std::to_string(rows)}});
+    EXPECT_NEAR(copies(schedule), product + 2.0 * rows / tokens, 0.15) << engine;
+  }
+}
+
 TEST(LossCopies, OverTensorRanksAreThatEverywhere) {
   const Flags tensor = {{"tensor_parallel", "2"}};
   EXPECT_NEAR(copies(schedule_of("torchtitan", tensor), 2), 4 * 4, 2 * little);

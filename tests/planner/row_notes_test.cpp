@@ -37,5 +37,16 @@ TEST(RowNotes, SayThatTransformerEngineHasTheLoss) {
   EXPECT_TRUE(compiles_loss(row));
 }
 
+TEST(RowNotes, SayThatLigerHasTheLossOrACompilerTheWholeGraph) {
+  PublishedRow row = test::row_of("trl");
+  row.notes = "full logits, no Liger";
+  EXPECT_FALSE(compiles_loss(row));
+  row.notes = "gradient checkpointing; Liger fused linear cross entropy, norm and rope";
+  EXPECT_TRUE(compiles_loss(row));
+  row.notes.clear();
+  row.framework = "torchtitan graph trainer (simple FSDP traced into one graph), full inductor";
+  EXPECT_TRUE(compiles_loss(row));
+}
+
 }  // namespace
 }  // namespace xt

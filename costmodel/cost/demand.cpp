@@ -67,7 +67,7 @@ Demand demand(const Work& work, const Bindings& bindings, const GroupShape& grou
   const KernelClass of = kernel_class(work.kernel);
   const double n_calls = calls(work, bindings);
   if (is_compute_class(of)) demand.latency = kernel_latency(pricing) * n_calls;
-  if (of == KernelClass::host) demand.latency = profile.launch.synchronize.value;
+  if (of == KernelClass::host) demand.latency = profile.launch.wait(work.kernel).value;
   const double factor = scale(profile, work.kernel);
   demand.latency = demand.latency * factor;
   for (Seconds& seconds : demand.busy) seconds = seconds * factor;

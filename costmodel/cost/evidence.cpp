@@ -121,7 +121,11 @@ Numbers numbers_of(const Work& work, const Bindings& bindings, const GroupShape&
   const KernelClass of = kernel_class(work.kernel);
   if (work.kernel == Kernel::adamw_on_host)
     return {{"host_memory_bandwidth", profile.host_memory_bandwidth->from}};
-  if (of == KernelClass::host) return {{"launch.synchronize", profile.launch.synchronize.from}};
+  if (of == KernelClass::host) {
+    const Sourced<Seconds>& wait = profile.launch.wait(work.kernel);
+    const bool is_of_counts = &wait != &profile.launch.synchronize;
+    return {{is_of_counts ? "launch.counts" : "launch.synchronize", wait.from}};
+  }
   if (of == KernelClass::copy) return copy_numbers(profile, work.kernel);
   if (of == KernelClass::collective)
     return group.size == 1 ? memory_numbers(profile)

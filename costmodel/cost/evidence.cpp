@@ -33,7 +33,7 @@ Numbers rates_of_products(const Profile& profile, DType dtype) {
 Numbers product_numbers(const Profile& profile, const Work& work) {
   Numbers numbers = rates_of_products(profile, work.dtype);
   const MatmulEfficiency& of = profile.matmul;
-  if (kernel_class(work.kernel) == KernelClass::grouped_matrix) {
+  if (kernel_class(work.kernel) == KernelClass::grouped_matrix && !is_apart(work)) {
     numbers.push_back({"grouped_matmul.base", profile.grouped_matmul.base.from});
     numbers.push_back(
         {"grouped_matmul.rows_per_expert", profile.grouped_matmul.rows_per_expert.from});

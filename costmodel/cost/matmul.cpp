@@ -19,7 +19,19 @@ bool is_weight_backward(Kernel kernel) {
 }
 
 // Positions in the rows of products of experts.
-constexpr std::size_t apart = 5, sum_bytes = 6;
+constexpr std::size_t apart = 5;
+
+// Bytes of a number that a product is added to; 0 for its own.
+std::int64_t sum_bytes(const Work& work) {
+  const bool is_grouped = kernel_class(work.kernel) == KernelClass::grouped_matrix;
+  return work.extents[is_grouped ? 6 : 4].code;
+}
+
+// What a product that adds moves further, of `elements` that it is added to.
+double further_bytes(const Work& work, double elements) {
+  const std::int64_t own = width(work.dtype), each = sum_bytes(work) == 0 ? own : sum_bytes(work);
+  return elements * static_cast<double>(2 * each - own);
+}
 
 // A measured product has its traffic in the measurement; memory never bounds it further.
 Demand product_demand(const Pricing& pricing, double efficiency, double bytes) {
@@ -30,6 +42,17 @@ Demand product_demand(const Pricing& pricing, double efficiency, double bytes) {
   const Seconds memory = memory_time(pricing, bytes);
   demand.on(Resource::matrix) = matrix;
   demand.on(Resource::hbm) = own ? std::min(memory, matrix) : memory;
+  return demand;
+}
+
+// A gradient that is kept in a dtype of its own passes device memory behind the product.
+//
+// Source: SimuMax's measured kernels of B200 (profiles/b200.yaml): products of experts of 128 to
+// 1232 rows take 0.3 to 0.9 of that traffic longer where they add in fp32, 0.67 in the median
+Demand with_sums(const Pricing& pricing, Demand demand, double elements) {
+  if (!adds(pricing.work.kernel) || sum_bytes(pricing.work) == 0) return demand;
+  const double further = further_bytes(pricing.work, elements);
+  demand.on(Resource::matrix) = demand.on(Resource::matrix) + memory_time(pricing, further);
   return demand;
 }
 
@@ -59,8 +82,9 @@ ProductShape product(const Work& work, const Bindings& bindings) {
 double matmul_bytes(const Work& work, const Bindings& bindings) {
   if (work.kernel == Kernel::orthogonalise) return newton_schulz_bytes(work, bindings);
   const auto [rows, columns, inner] = product(work, bindings);
-  const double output = rows * columns * (adds(work.kernel) ? 2 : 1);
-  return (rows * inner + inner * columns + output) * static_cast<double>(width(work.dtype));
+  const double written = rows * columns * static_cast<double>(width(work.dtype));
+  const double further = adds(work.kernel) ? further_bytes(work, rows * columns) : 0;
+  return (rows + columns) * inner * static_cast<double>(width(work.dtype)) + written + further;
 }
 
 /// Flops / (peak · clock · base · rows(·) · columns(·) · inner(·)), beside the traffic of
@@ -76,7 +100,10 @@ Demand matmul_demand(const Pricing& pricing) {
   const double at_once = rows * std::max(1.0, pricing.extent(3));
   const double efficiency = curves.base.value * curves.rows.curve.at(at_once) *
                             curves.columns.curve.at(columns) * curves.inner.curve.at(inner);
-  return product_demand(pricing, efficiency, matmul_bytes(pricing.work, pricing.bindings));
+  const Demand demand =
+      product_demand(pricing, efficiency, matmul_bytes(pricing.work, pricing.bindings));
+  return is_weight_backward(pricing.work.kernel) ? with_sums(pricing, demand, rows * columns)
+                                                 : demand;
 }
 
 /// B · (m·k + k·n + m·n) · width
@@ -110,8 +137,8 @@ double grouped_matmul_bytes(const Work& work, const Bindings& bindings) {
   const auto extent = [&](std::size_t i) { return static_cast<double>(work.extent(i, bindings)); };
   const double rows = extent(0), weights = extent(3) * extent(1) * extent(2);
   const double each = static_cast<double>(width(work.dtype));
-  const double of_weight = adds(work.kernel) ? 2 * extent(sum_bytes) : each;
-  return rows * (extent(1) + extent(2)) * each + weights * of_weight;
+  const double further = adds(work.kernel) ? further_bytes(work, weights) : 0;
+  return rows * (extent(1) + extent(2)) * each + weights * each + further;
 }
 
 namespace {
@@ -143,20 +170,12 @@ double grouped_efficiency(const Pricing& pricing) {
 
 }  // namespace
 
-/// As matmul_demand, at grouped_efficiency(); what a product adds to passes device memory behind
-/// it.
-///
-/// Source:  SimuMax's measured kernels of B200 (profiles/b200.yaml): products of weights' gradients
-///          of 128 to 1232 rows take 0.3 to 0.9 of that traffic longer where they add in fp32, 0.67
-///          in the median
+/// As matmul_demand, at grouped_efficiency().
 Demand grouped_matmul_demand(const Pricing& pricing) {
   const double bytes = grouped_matmul_bytes(pricing.work, pricing.bindings);
   Demand demand = product_demand(pricing, grouped_efficiency(pricing), bytes);
-  if (!adds(pricing.work.kernel)) return demand;
   const double weights = pricing.extent(3) * pricing.extent(1) * pricing.extent(2);
-  const double further = weights * (2 * pricing.extent(sum_bytes) - pricing.width());
-  demand.on(Resource::matrix) = demand.on(Resource::matrix) + memory_time(pricing, further);
-  return demand;
+  return with_sums(pricing, demand, weights);
 }
 
 }  // namespace xt

@@ -13,7 +13,8 @@
 // adjacent; head 0 stands for D. Columns go from R rows of W to Q rows of U, n of them, `from` the
 // first to the first `to`: each row to as many as there are more of, or the sum of as many as there
 // are fewer. Weights of experts that are `transposed` lie as [X,k,n]; experts that are `apart` have
-// a product each, else one kernel has those of all; what it adds to has sum_bytes bytes each.
+// a product each, else one kernel has those of all; a number that a product is added to has
+// sum_bytes bytes, 0 for those of the product.
 
 #include <array>
 #include <cstdint>
@@ -143,7 +144,7 @@ inline constexpr std::array<KernelRow, 80> kernel_rows = {{
     {Kernel::matmul_input_backward, "matmul_input_backward", KernelClass::matrix, "dy[m,n] weight[n,k]", "dx[m,k]", "m n k beside"},
     {Kernel::matmul_input_backward_add, "matmul_input_backward_add", KernelClass::matrix, "dy[m,n] weight[n,k]", "dx[m,k]!", "m n k"},
     {Kernel::matmul_weight_backward, "matmul_weight_backward", KernelClass::matrix, "dy[m,n] x[m,k]", "dweight[n,k]", "m n k"},
-    {Kernel::matmul_weight_backward_add, "matmul_weight_backward_add", KernelClass::matrix, "dy[m,n] x[m,k]", "dweight[n,k]!", "m n k"},
+    {Kernel::matmul_weight_backward_add, "matmul_weight_backward_add", KernelClass::matrix, "dy[m,n] x[m,k]", "dweight[n,k]!", "m n k beside sum_bytes"},
     {Kernel::sum_rows, "sum_rows", KernelClass::memory_bound, "dy[R,n]", "dbias[n]", "R n"},
     {Kernel::rope_table, "rope_table", KernelClass::memory_bound, "positions[T]", "table[T,D]", "T D"},
     {Kernel::rope, "rope", KernelClass::memory_bound, "table[T,D]", "x[T,H,D]!", "T H D head first adjacent"},

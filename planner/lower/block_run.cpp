@@ -122,11 +122,12 @@ void Lowering::know(PreparedOp& op, const BlockRun& run) {
 // The work of `op`; where it adds its product to `sum`, of the kernel that does so.
 WorkId Lowering::work_of(const PreparedOp& op, std::optional<BufferId> sum) {
   if (!sum) return op.work;
-  constexpr std::size_t sum_bytes = 6;
+  constexpr std::size_t sum_bytes = 4, sum_bytes_of_experts = 6;
   Work work = build_.draft().works[at(op.work)];
   work.kernel = *adding(work.kernel);
-  if (kernel_class(work.kernel) == KernelClass::grouped_matrix)
-    work.extents[sum_bytes] = width(build_.draft().buffer(*sum).dtype);
+  const bool is_grouped = kernel_class(work.kernel) == KernelClass::grouped_matrix;
+  work.extents[is_grouped ? sum_bytes_of_experts : sum_bytes] =
+      width(build_.draft().buffer(*sum).dtype);
   return build_.intern(work);
 }
 

@@ -51,5 +51,16 @@ TEST(GroupedMatMul, AddingTakesWhatMovesTheSumsLonger) {
                    priced(plain).on(Resource::matrix).value + further / 0.8e12);
 }
 
+TEST(MatMul, AddingToSumsOfTheirOwnDtypeTakesWhatMovesThemLonger) {
+  const auto priced_with = [](Kernel kernel, std::int64_t sum_bytes) {
+    return priced(work(kernel, DType::bf16, {4096, 1024, 2048, 0, sum_bytes}));
+  };
+  const Demand plain = priced_with(Kernel::matmul_weight_backward, 0);
+  EXPECT_EQ(priced_with(Kernel::matmul_weight_backward_add, 0).on(Resource::matrix),
+            plain.on(Resource::matrix));
+  EXPECT_DOUBLE_EQ(priced_with(Kernel::matmul_weight_backward_add, 4).on(Resource::matrix).value,
+                   plain.on(Resource::matrix).value + 1024.0 * 2048 * (4 + 4 - 2) / 0.8e12);
+}
+
 }  // namespace
 }  // namespace xt

@@ -110,10 +110,14 @@ constexpr bool is_optimizer(Kernel kernel) {
          kernel == Kernel::muon_momentum || kernel == Kernel::muon_update;
 }
 
+/// Whether experts have a product each.
+bool is_apart(const Work& work);
+
 /// Whether `kernel` adds to what its output holds.
 constexpr bool adds(Kernel kernel) {
   return kernel == Kernel::matmul_input_backward_add ||
-         kernel == Kernel::matmul_weight_backward_add;
+         kernel == Kernel::matmul_weight_backward_add ||
+         kernel == Kernel::grouped_matmul_weight_backward_add;
 }
 
 /// Kernels that `work` is issued as; they follow each other and share its elements equally.

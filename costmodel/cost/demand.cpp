@@ -44,6 +44,9 @@ Seconds kernel_latency(const Pricing& pricing) {
   return own && own->latency ? *own->latency : pricing.profile.latency.value;
 }
 
+// Position in the rows of products of experts.
+constexpr std::size_t n_experts = 3;
+
 // The value of an axis of a measured kernel: an extent by its name in ir/kernel.h, or one of the
 // four derived sizes.
 double axis_value(const Pricing& pricing, std::string_view axis) {
@@ -67,11 +70,12 @@ Demand demand(const Work& work, const Bindings& bindings, const GroupShape& grou
   const KernelClass of = kernel_class(work.kernel);
   const double n_calls = calls(work, bindings);
   if (is_compute_class(of)) demand.latency = kernel_latency(pricing) * n_calls;
-  if (of == KernelClass::host) demand.latency = profile.launch.synchronize.value;
+  if (of == KernelClass::host) demand.latency = profile.launch.wait(work.kernel).value;
   const double factor = scale(profile, work.kernel);
   demand.latency = demand.latency * factor;
   for (Seconds& seconds : demand.busy) seconds = seconds * factor;
-  if (of != KernelClass::host) demand.issue = launch_cost(profile.launch, of) * n_calls;
+  const double n_launches = is_apart(work) ? pricing.extent(n_experts) : n_calls;
+  if (of != KernelClass::host) demand.issue = launch_cost(profile.launch, of) * n_launches;
   return demand;
 }
 

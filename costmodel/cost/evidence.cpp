@@ -33,7 +33,7 @@ Numbers rates_of_products(const Profile& profile, DType dtype) {
 Numbers product_numbers(const Profile& profile, const Work& work) {
   Numbers numbers = rates_of_products(profile, work.dtype);
   const MatmulEfficiency& of = profile.matmul;
-  if (kernel_class(work.kernel) == KernelClass::grouped_matrix) {
+  if (kernel_class(work.kernel) == KernelClass::grouped_matrix && !is_apart(work)) {
     numbers.push_back({"grouped_matmul.base", profile.grouped_matmul.base.from});
     numbers.push_back(
         {"grouped_matmul.rows_per_expert", profile.grouped_matmul.rows_per_expert.from});
@@ -121,7 +121,11 @@ Numbers numbers_of(const Work& work, const Bindings& bindings, const GroupShape&
   const KernelClass of = kernel_class(work.kernel);
   if (work.kernel == Kernel::adamw_on_host)
     return {{"host_memory_bandwidth", profile.host_memory_bandwidth->from}};
-  if (of == KernelClass::host) return {{"launch.synchronize", profile.launch.synchronize.from}};
+  if (of == KernelClass::host) {
+    const Sourced<Seconds>& wait = profile.launch.wait(work.kernel);
+    const bool is_of_counts = &wait != &profile.launch.synchronize;
+    return {{is_of_counts ? "launch.counts" : "launch.synchronize", wait.from}};
+  }
   if (of == KernelClass::copy) return copy_numbers(profile, work.kernel);
   if (of == KernelClass::collective)
     return group.size == 1 ? memory_numbers(profile)

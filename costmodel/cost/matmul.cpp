@@ -14,7 +14,23 @@ bool is_input_backward(Kernel kernel) {
 
 bool is_weight_backward(Kernel kernel) {
   return kernel == Kernel::matmul_weight_backward || kernel == Kernel::matmul_weight_backward_add ||
-         kernel == Kernel::grouped_matmul_weight_backward;
+         kernel == Kernel::grouped_matmul_weight_backward ||
+         kernel == Kernel::grouped_matmul_weight_backward_add;
+}
+
+// Positions in the rows of products of experts.
+constexpr std::size_t apart = 5;
+
+// Bytes of a number that a product is added to; 0 for its own.
+std::int64_t sum_bytes(const Work& work) {
+  const bool is_grouped = kernel_class(work.kernel) == KernelClass::grouped_matrix;
+  return work.extents[is_grouped ? 6 : 4].code;
+}
+
+// What a product that adds moves further, of `elements` that it is added to.
+double further_bytes(const Work& work, double elements) {
+  const std::int64_t own = width(work.dtype), each = sum_bytes(work) == 0 ? own : sum_bytes(work);
+  return elements * static_cast<double>(2 * each - own);
 }
 
 // A measured product has its traffic in the measurement; memory never bounds it further.
@@ -29,7 +45,23 @@ Demand product_demand(const Pricing& pricing, double efficiency, double bytes) {
   return demand;
 }
 
+// A gradient that is kept in a dtype of its own passes device memory behind the product.
+//
+// Source: SimuMax's measured kernels of B200 (profiles/b200.yaml): products of experts of 128 to
+// 1232 rows take 0.3 to 0.9 of that traffic longer where they add in fp32, 0.67 in the median
+Demand with_sums(const Pricing& pricing, Demand demand, double elements) {
+  if (!adds(pricing.work.kernel) || sum_bytes(pricing.work) == 0) return demand;
+  const double further = further_bytes(pricing.work, elements);
+  demand.on(Resource::matrix) = demand.on(Resource::matrix) + memory_time(pricing, further);
+  return demand;
+}
+
 }  // namespace
+
+bool is_apart(const Work& work) {
+  return kernel_class(work.kernel) == KernelClass::grouped_matrix &&
+         work.extents[apart] != Extent{};
+}
 
 ProductShape product(const Work& work, const Bindings& bindings) {
   const auto extent = [&](std::size_t i) { return static_cast<double>(work.extent(i, bindings)); };
@@ -50,8 +82,9 @@ ProductShape product(const Work& work, const Bindings& bindings) {
 double matmul_bytes(const Work& work, const Bindings& bindings) {
   if (work.kernel == Kernel::orthogonalise) return newton_schulz_bytes(work, bindings);
   const auto [rows, columns, inner] = product(work, bindings);
-  const double output = rows * columns * (adds(work.kernel) ? 2 : 1);
-  return (rows * inner + inner * columns + output) * static_cast<double>(width(work.dtype));
+  const double written = rows * columns * static_cast<double>(width(work.dtype));
+  const double further = adds(work.kernel) ? further_bytes(work, rows * columns) : 0;
+  return (rows + columns) * inner * static_cast<double>(width(work.dtype)) + written + further;
 }
 
 /// Flops / (peak · clock · base · rows(·) · columns(·) · inner(·)), beside the traffic of
@@ -67,7 +100,10 @@ Demand matmul_demand(const Pricing& pricing) {
   const double at_once = rows * std::max(1.0, pricing.extent(3));
   const double efficiency = curves.base.value * curves.rows.curve.at(at_once) *
                             curves.columns.curve.at(columns) * curves.inner.curve.at(inner);
-  return product_demand(pricing, efficiency, matmul_bytes(pricing.work, pricing.bindings));
+  const Demand demand =
+      product_demand(pricing, efficiency, matmul_bytes(pricing.work, pricing.bindings));
+  return is_weight_backward(pricing.work.kernel) ? with_sums(pricing, demand, rows * columns)
+                                                 : demand;
 }
 
 /// B · (m·k + k·n + m·n) · width
@@ -92,32 +128,54 @@ Demand batched_matmul_demand(const Pricing& pricing) {
   return product_demand(pricing, efficiency, batched_matmul_bytes(pricing.work, pricing.bindings));
 }
 
-/// (R·n + R·k + X·n·k) · width: the rows of every expert once and every weight once.
+/// (R·n + R·k + X·n·k) · width: the rows of every expert once and every weight once, or in its
+/// place the sum that the product is added to, read and written.
 ///
 /// Shapes:  x [R,k], weight [X,n,k], y [R,n]
 /// Source:  derived from the operands
 double grouped_matmul_bytes(const Work& work, const Bindings& bindings) {
   const auto extent = [&](std::size_t i) { return static_cast<double>(work.extent(i, bindings)); };
-  const double rows = extent(0);
-  const double weights = extent(3) * extent(1) * extent(2);
-  return (rows * extent(1) + rows * extent(2) + weights) * static_cast<double>(width(work.dtype));
+  const double rows = extent(0), weights = extent(3) * extent(1) * extent(2);
+  const double each = static_cast<double>(width(work.dtype));
+  const double further = adds(work.kernel) ? further_bytes(work, weights) : 0;
+  return rows * (extent(1) + extent(2)) * each + weights * each + further;
 }
 
-/// As matmul_demand, with the curve over the mean rows of an expert in place of that over rows.
+namespace {
+
+/// The share of the matrix units' peak that products of all experts reach. One kernel for all of
+/// them has a curve over the mean rows of an expert in place of that over rows; experts that are
+/// apart have products like any others, of that many rows. In the weight's backward pass the rows
+/// are the inner side.
 ///
-/// In the weight's backward pass the rows are the inner side, and the curve stands for it.
-/// Assumes: rows are spread evenly over the experts
-/// Source:  the shape of published grouped-GEMM sweeps; see the points of each profile
-Demand grouped_matmul_demand(const Pricing& pricing) {
+/// Assumes: rows are spread evenly over the experts; products on several streams gain what their
+///          ends would lose
+/// Source:  the shape of published grouped-GEMM sweeps; see the points of each profile. Transformer
+///          Engine, common/gemm/cublaslt_gemm.cu, nvte_multi_stream_cublas_gemm, a product of
+///          cuBLAS for each expert; SimuMax's measured kernels of B200 (profiles/b200.yaml), where
+///          these are 0.93 to 1 of single products from 1024 rows on
+double grouped_efficiency(const Pricing& pricing) {
   const auto [rows, columns, inner] = product(pricing.work, pricing.bindings);
   const bool of_weight = is_weight_backward(pricing.work.kernel);
   const GroupedMatmulEfficiency& curves = pricing.profile.grouped_matmul;
   const MatmulEfficiency& sides = pricing.profile.matmul;
-  const double rows_per_expert = pricing.extent(0) / std::max(1.0, pricing.extent(3));
+  const double of_expert = pricing.extent(0) / std::max(1.0, pricing.extent(3));
   const double other_side = of_weight ? sides.rows.curve.at(rows) : sides.inner.curve.at(inner);
-  const double efficiency = curves.base.value * curves.rows_per_expert.curve.at(rows_per_expert) *
-                            sides.columns.curve.at(columns) * other_side;
-  return product_demand(pricing, efficiency, grouped_matmul_bytes(pricing.work, pricing.bindings));
+  const double columns_side = sides.columns.curve.at(columns) * other_side;
+  if (!is_apart(pricing.work))
+    return curves.base.value * curves.rows_per_expert.curve.at(of_expert) * columns_side;
+  const SourcedCurve& side = of_weight ? sides.inner : sides.rows;
+  return sides.base.value * side.curve.at(of_expert) * columns_side;
+}
+
+}  // namespace
+
+/// As matmul_demand, at grouped_efficiency().
+Demand grouped_matmul_demand(const Pricing& pricing) {
+  const double bytes = grouped_matmul_bytes(pricing.work, pricing.bindings);
+  Demand demand = product_demand(pricing, grouped_efficiency(pricing), bytes);
+  const double weights = pricing.extent(3) * pricing.extent(1) * pricing.extent(2);
+  return with_sums(pricing, demand, weights);
 }
 
 }  // namespace xt

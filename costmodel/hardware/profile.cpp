@@ -181,6 +181,8 @@ namespace {
 Kernel without_addition(Kernel kernel) {
   if (kernel == Kernel::matmul_input_backward_add) return Kernel::matmul_input_backward;
   if (kernel == Kernel::matmul_weight_backward_add) return Kernel::matmul_weight_backward;
+  if (kernel == Kernel::grouped_matmul_weight_backward_add)
+    return Kernel::grouped_matmul_weight_backward;
   return kernel;
 }
 

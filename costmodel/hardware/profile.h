@@ -64,8 +64,14 @@ struct LaunchCosts {
   Sourced<Seconds> collective;
   Sourced<Seconds> copy;
   Sourced<Seconds> synchronize;
+  std::optional<Sourced<Seconds>> counts = std::nullopt;  ///< none: as `synchronize`
 
   bool operator==(const LaunchCosts&) const = default;
+
+  /// What an op takes that holds the host, and waits for rows' counts or for something else.
+  const Sourced<Seconds>& wait(Kernel op) const {
+    return op == Kernel::bind_rows && counts ? *counts : synchronize;
+  }
 
   template <typename Archive>
   void describe(Archive& archive) {
@@ -73,6 +79,8 @@ struct LaunchCosts {
     archive.field("collective", collective, "To issue a collective");
     archive.field("copy", copy, "To issue a copy");
     archive.field("synchronize", synchronize, "To wait for a lane and read a value back");
+    archive.field("counts", counts,
+                  "To wait for counts of rows and issue what they size; none: as synchronize");
   }
 };
 

@@ -12,7 +12,9 @@
 // turn D columns of each head from `first` on, halves of them together or columns that are
 // adjacent; head 0 stands for D. Columns go from R rows of W to Q rows of U, n of them, `from` the
 // first to the first `to`: each row to as many as there are more of, or the sum of as many as there
-// are fewer. Weights of experts that are `transposed` lie as [X,k,n].
+// are fewer. Weights of experts that are `transposed` lie as [X,k,n]; experts that are `apart` have
+// a product each, else one kernel has those of all; a number that a product is added to has
+// sum_bytes bytes, 0 for those of the product.
 
 #include <array>
 #include <cstdint>
@@ -78,6 +80,7 @@ enum class Kernel : std::uint8_t {
   grouped_matmul,
   grouped_matmul_input_backward,
   grouped_matmul_weight_backward,
+  grouped_matmul_weight_backward_add,
   sum_expert_rows,
   cross_entropy,
   fill_zero,
@@ -130,7 +133,7 @@ struct KernelRow {
 };
 
 // clang-format off
-inline constexpr std::array<KernelRow, 79> kernel_rows = {{
+inline constexpr std::array<KernelRow, 80> kernel_rows = {{
     {Kernel::embedding, "embedding", KernelClass::memory_bound, "tokens[T] weight[V,E]", "y[T,E]", "T E V"},
     {Kernel::embedding_backward, "embedding_backward", KernelClass::memory_bound, "dy[T,E] tokens[T]", "dweight[V,E]!", "T E V"},
     {Kernel::rms_norm, "rms_norm", KernelClass::memory_bound, "x[T,E] weight[E]", "y[T,E] rstd[T]", "T E"},
@@ -141,7 +144,7 @@ inline constexpr std::array<KernelRow, 79> kernel_rows = {{
     {Kernel::matmul_input_backward, "matmul_input_backward", KernelClass::matrix, "dy[m,n] weight[n,k]", "dx[m,k]", "m n k beside"},
     {Kernel::matmul_input_backward_add, "matmul_input_backward_add", KernelClass::matrix, "dy[m,n] weight[n,k]", "dx[m,k]!", "m n k"},
     {Kernel::matmul_weight_backward, "matmul_weight_backward", KernelClass::matrix, "dy[m,n] x[m,k]", "dweight[n,k]", "m n k"},
-    {Kernel::matmul_weight_backward_add, "matmul_weight_backward_add", KernelClass::matrix, "dy[m,n] x[m,k]", "dweight[n,k]!", "m n k"},
+    {Kernel::matmul_weight_backward_add, "matmul_weight_backward_add", KernelClass::matrix, "dy[m,n] x[m,k]", "dweight[n,k]!", "m n k beside sum_bytes"},
     {Kernel::sum_rows, "sum_rows", KernelClass::memory_bound, "dy[R,n]", "dbias[n]", "R n"},
     {Kernel::rope_table, "rope_table", KernelClass::memory_bound, "positions[T]", "table[T,D]", "T D"},
     {Kernel::rope, "rope", KernelClass::memory_bound, "table[T,D]", "x[T,H,D]!", "T H D head first adjacent"},
@@ -184,9 +187,10 @@ inline constexpr std::array<KernelRow, 79> kernel_rows = {{
     {Kernel::unpermute_backward, "unpermute_backward", KernelClass::memory_bound, "dy[T,E] rows[R,E] order[R] weights[T,k]", "drows[R,E] dweights[T,k]", "T E k"},
     {Kernel::regroup, "regroup", KernelClass::memory_bound, "rows[R,E] counts[ep,X]", "grouped[R,E]", "R E ep X"},
     {Kernel::ungroup, "ungroup", KernelClass::memory_bound, "grouped[R,E] counts[ep,X]", "rows[R,E]", "R E ep X"},
-    {Kernel::grouped_matmul, "grouped_matmul", KernelClass::grouped_matrix, "x[R,k] weight[X,n,k] counts[ep,X] bias[X,n]?", "y[R,n]", "R n k X transposed"},
-    {Kernel::grouped_matmul_input_backward, "grouped_matmul_input_backward", KernelClass::grouped_matrix, "dy[R,n] weight[X,n,k] counts[ep,X]", "dx[R,k]", "R n k X transposed"},
-    {Kernel::grouped_matmul_weight_backward, "grouped_matmul_weight_backward", KernelClass::grouped_matrix, "dy[R,n] x[R,k] counts[ep,X]", "dweight[X,n,k]", "R n k X transposed"},
+    {Kernel::grouped_matmul, "grouped_matmul", KernelClass::grouped_matrix, "x[R,k] weight[X,n,k] counts[ep,X] bias[X,n]?", "y[R,n]", "R n k X transposed apart"},
+    {Kernel::grouped_matmul_input_backward, "grouped_matmul_input_backward", KernelClass::grouped_matrix, "dy[R,n] weight[X,n,k] counts[ep,X]", "dx[R,k]", "R n k X transposed apart"},
+    {Kernel::grouped_matmul_weight_backward, "grouped_matmul_weight_backward", KernelClass::grouped_matrix, "dy[R,n] x[R,k] counts[ep,X]", "dweight[X,n,k]", "R n k X transposed apart"},
+    {Kernel::grouped_matmul_weight_backward_add, "grouped_matmul_weight_backward_add", KernelClass::grouped_matrix, "dy[R,n] x[R,k] counts[ep,X]", "dweight[X,n,k]!", "R n k X transposed apart sum_bytes"},
     {Kernel::sum_expert_rows, "sum_expert_rows", KernelClass::memory_bound, "dy[R,n] counts[ep,X]", "dbias[X,n]", "R n X"},
     {Kernel::cross_entropy, "cross_entropy", KernelClass::memory_bound, "labels[C] valid_tokens[1]", "logits[C,V]! loss[1]!", "C V"},
     {Kernel::fill_zero, "fill_zero", KernelClass::memory_bound, "", "x", "elements"},

@@ -380,7 +380,7 @@ class RoutedHalf {
   BlockWriter& write_;
   TensorRanks ranks_;
   const GraphOptions& options_;
-  std::int64_t T_, E_, F_, X_, top_k_, ep_, transposed_;
+  std::int64_t T_, E_, F_, X_, top_k_, ep_, transposed_, apart_;
   bool has_sigmoid_, is_clamped_;
   std::int64_t sparse_layers_;
   std::int64_t shared_, shared_tokens_;  ///< width of the shared experts, and what they see

@@ -20,7 +20,7 @@ void RoutedHalf::add_biases(std::int64_t local) {
 // y = x times each expert's weight, [rows,n] over k.
 void RoutedHalf::product(std::string_view part, std::int64_t n, std::int64_t k, ValueId x,
                          ValueId weight, const std::optional<GraphParameter>& bias, ValueId y) {
-  const std::initializer_list<Extent> extents = {rows(), n, k, X_ / ep_, transposed_};
+  const std::initializer_list<Extent> extents = {rows(), n, k, X_ / ep_, transposed_, apart_};
   if (bias) {
     write_.forward(Kernel::grouped_matmul, part, extents,
                    {x, weight, received_counts_, bias->value}, {y});
@@ -37,10 +37,10 @@ void RoutedHalf::product_bias_backward(std::string_view part, std::int64_t n, Va
 
 void RoutedHalf::weight_gradients() {
   write_.backward(Kernel::grouped_matmul_weight_backward, "experts.down",
-                  {rows(), E_, F_, X_ / ep_, transposed_}, {d_out_, act_, received_counts_},
+                  {rows(), E_, F_, X_ / ep_, transposed_, apart_}, {d_out_, act_, received_counts_},
                   {w2_gradient_});
   write_.backward(Kernel::grouped_matmul_weight_backward, "experts.gate_up",
-                  {rows(), 2 * F_, E_, X_ / ep_, transposed_},
+                  {rows(), 2 * F_, E_, X_ / ep_, transposed_, apart_},
                   {d_gate_up_, expert_input_, received_counts_}, {w13_gradient_});
   if (!down_bias_) return;
   if (!adds_bias_apart()) product_bias_backward("experts.down", E_, d_out_, *down_bias_);

@@ -21,6 +21,7 @@ RoutedHalf::RoutedHalf(BlockWriter& write, const Architecture& model, const Grap
       top_k_(model.num_experts_per_tok),
       ep_(options.expert_parallel),
       transposed_(model.has_stacked_experts ? 1 : 0),
+      apart_(options.has_transformer_engine ? 1 : 0),
       has_sigmoid_(model.has_sigmoid_router),
       is_clamped_(model.has_clamped_swiglu),
       sparse_layers_(model.sparse_layers()),
@@ -263,7 +264,7 @@ void RoutedHalf::experts_backward() {
   const ValueId d_act = write_.value({rows(), F_, 1});
   d_gate_up_ = write_.value({rows(), 2 * F_, 1});
   write_.backward(Kernel::grouped_matmul_input_backward, "experts.down",
-                  {rows(), E_, F_, X_ / ep_, transposed_}, {d_out_, w2_, received_counts_},
+                  {rows(), E_, F_, X_ / ep_, transposed_, apart_}, {d_out_, w2_, received_counts_},
                   {d_act});
   if (is_unfused()) return activation_unfused_backward(d_act);
   const Kernel kernel = is_clamped_ ? Kernel::swiglu_clamped_backward : Kernel::swiglu_backward;
@@ -332,8 +333,8 @@ void RoutedHalf::backward() {
   if (!options_.hides_exchange) weight_gradients();
   const ValueId d_rows = write_.value({rows(), E_, 1});
   write_.backward(Kernel::grouped_matmul_input_backward, "experts.gate_up",
-                  {rows(), 2 * F_, E_, X_ / ep_, transposed_}, {d_gate_up_, w13_, received_counts_},
-                  {d_rows});
+                  {rows(), 2 * F_, E_, X_ / ep_, transposed_, apart_},
+                  {d_gate_up_, w13_, received_counts_}, {d_rows});
   const ValueId d_sent = dispatch_backward(copied_rows(Pass::backward, "experts.gate_up", d_rows));
   if (options_.hides_exchange) weight_gradients();
   if (!options_.hides_exchange || ep_ == 1 || gathers_tokens()) router_backward();

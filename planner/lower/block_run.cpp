@@ -1,5 +1,6 @@
 // The ops of a block with their buffers, written for one micro-batch or for several in lock-step.
 
+#include <optional>
 #include <ranges>
 
 #include "costmodel/diagnostics/check.h"
@@ -27,6 +28,14 @@ void take_turns(std::span<const BlockRun> runs, std::vector<PreparedOp> Prepared
         visit((run.block.*ops)[i], run, &run == &runs.back() && i + 1 == turns.back());
     begin = end;
   }
+}
+
+// The kernel that adds its product to what it writes, if there is one.
+std::optional<Kernel> adding(Kernel kernel) {
+  if (kernel == Kernel::matmul_weight_backward) return Kernel::matmul_weight_backward_add;
+  if (kernel == Kernel::grouped_matmul_weight_backward)
+    return Kernel::grouped_matmul_weight_backward_add;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -112,11 +121,15 @@ void Lowering::know(PreparedOp& op, const BlockRun& run) {
   op.is_known = !op.varies;
 }
 
-// The work of `op`; where it adds its product to a gradient, of the kernel that does so.
-WorkId Lowering::work_of(const PreparedOp& op, bool adds_product) {
-  if (!adds_product) return op.work;
+// The work of `op`; where it adds its product to `sum`, of the kernel that does so.
+WorkId Lowering::work_of(const PreparedOp& op, std::optional<BufferId> sum) {
+  if (!sum) return op.work;
+  constexpr std::size_t sum_bytes = 4, sum_bytes_of_experts = 6;
   Work work = build_.draft().works[at(op.work)];
-  work.kernel = Kernel::matmul_weight_backward_add;
+  work.kernel = *adding(work.kernel);
+  const bool is_grouped = kernel_class(work.kernel) == KernelClass::grouped_matrix;
+  work.extents[is_grouped ? sum_bytes_of_experts : sum_bytes] =
+      width(build_.draft().buffer(*sum).dtype);
   return build_.intern(work);
 }
 
@@ -135,8 +148,7 @@ void Lowering::emit(PreparedOp& op, const BlockRun& run, std::span<const OpId> a
   }
   const std::size_t n_inputs = graph.inputs.size();
   const bool adds_product = run.adds_gradients && adds_gradients() &&
-                            rules_.accumulates_in_products &&
-                            graph.work.kernel == Kernel::matmul_weight_backward;
+                            rules_.accumulates_in_products && adding(graph.work.kernel).has_value();
   ValueId added = no_value;
   for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
     const ValueId id = graph.outputs[i];
@@ -154,12 +166,13 @@ void Lowering::emit(PreparedOp& op, const BlockRun& run, std::span<const OpId> a
   if (!op.is_known) know(op, run);
   const std::span<const BufferId> all(operands_);
   const std::int16_t lock_step = micro_batches_.size() > 1 ? run.micro_batch : std::int16_t{-1};
-  build_.add(work_of(op, adds_product), {lane_of(graph.lane),
-                                         {run.phase, graph.part, run.layer, lock_step},
-                                         all.first(n_inputs),
-                                         all.subspan(n_inputs),
-                                         op.workspaces,
-                                         after});
+  const auto sum = adds_product ? std::optional(operands_.back()) : std::nullopt;
+  build_.add(work_of(op, sum), {lane_of(graph.lane),
+                                {run.phase, graph.part, run.layer, lock_step},
+                                all.first(n_inputs),
+                                all.subspan(n_inputs),
+                                op.workspaces,
+                                after});
   if (added != no_value) add_gradient(run, added, operands_.back());
 }
 

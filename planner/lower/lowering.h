@@ -225,7 +225,7 @@ class Lowering {
   void add_gradient(const Origin& from, const PendingSum& pending);
   void add_pending();
   void know(PreparedOp& op, const BlockRun& run);
-  WorkId work_of(const PreparedOp& op, bool adds_product);
+  WorkId work_of(const PreparedOp& op, std::optional<BufferId> sum);
   BufferId given_value(const BlockRun& run, ValueRole role);
   BufferId make_value(const BlockRun& run, ValueId id);
   MemoryCategory category(const BlockRun& run, ValueId id) const;

@@ -40,6 +40,7 @@ void xt_run_workspaces(const Work& work, std::vector<WorkspaceSpec>& list) {
     case Kernel::grouped_matmul:
     case Kernel::grouped_matmul_input_backward:
     case Kernel::grouped_matmul_weight_backward:
+    case Kernel::grouped_matmul_weight_backward_add:
       stand_ins(work, {{e[0], e[1], 1}, {e[0], e[2], 1}, {e[1], e[2], 1}}, list);
       break;
     case Kernel::rms_norm_backward:

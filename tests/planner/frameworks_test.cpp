@@ -132,6 +132,23 @@ TEST(MindSpeed, GradientsAreAddedBehindTheirProducts) {
   EXPECT_NEAR(resident(plan, MemoryCategory::gradients), 4, 1e-3);
 }
 
+// As Transformer Engine's grouped linear layer is given the sums of its experts.
+TEST(Megatron, ProductsOfExpertsAddToTheirGradients) {
+  const auto schedule_of = [](const char* engine) {
+    const Plan plan = test::plan_on_16_h100({{"engine", engine},
+                                             {"model", "qwen3_30b_a3b"},
+                                             {"expert_parallel", "8"},
+                                             {"gradient_accumulation", "2"}});
+    return lower(graph_of(plan), plan.strategy);
+  };
+  const Schedule megatron = schedule_of("megatron"), mindspeed = schedule_of("mindspeed");
+  const std::size_t fused = ops_of(megatron, Kernel::grouped_matmul_weight_backward_add);
+  EXPECT_GT(fused, 90u);
+  EXPECT_EQ(ops_of(megatron, Kernel::grouped_matmul_weight_backward), 0u);
+  EXPECT_EQ(ops_of(mindspeed, Kernel::grouped_matmul_weight_backward_add), 0u);
+  EXPECT_GE(ops_of(mindspeed, Kernel::add), ops_of(megatron, Kernel::add) + fused);
+}
+
 TEST(Nanotron, WeightsAreGatheredAfterTheUpdate) {
   const auto gathers_after_update = [](const char* engine) {
     const Plan plan = test::plan_on_16_h100({{"engine", engine}});

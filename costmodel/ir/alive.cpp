@@ -32,15 +32,28 @@ Origin group_of(Origin origin) {
   return origin;
 }
 
-}  // namespace
+// Copies of buffers beside the one that the schedule has, of micro-batches that it does not show:
+// as many as the section that makes a buffer has run more often than the one that ends it, without
+// that which stands in the schedule itself. Sections that differ for the first or the last
+// micro-batch may end what the others' have made, so that one copy counts below zero.
+std::int64_t copies_beside(const Schedule& schedule, const Buffer& buffer, std::size_t section,
+                           std::span<const std::int32_t> runs) {
+  if (buffer.kind != BufferKind::transient) return 0;
+  const std::size_t first = section_with(schedule, buffer.first_op),
+                    last = section_with(schedule, buffer.last_op);
+  if (first == last) return 0;
+  return runs[first] - runs[last] - (first < section && section <= last ? 1 : 0);
+}
 
-std::vector<Holders> holders_at(const Schedule& schedule, const Bindings& bindings, Space space,
-                                OpId op) {
+template <typename CopiesOf>
+std::vector<Holders> grouped(const Schedule& schedule, const Bindings& bindings, Space space,
+                             OpId op, const CopiesOf& copies_of) {
   const std::vector<OpId> made_by = makers(schedule);
   std::map<std::tuple<MemoryCategory, BufferKind, Origin, Kernel>, Holders> groups;
   for (std::size_t i = 0; i < schedule.buffers.size(); ++i) {
     const Buffer& buffer = schedule.buffers[i];
-    if (buffer.space != space || !is_alive(buffer, op)) continue;
+    const std::int64_t copies = buffer.space == space ? copies_of(buffer) : 0;
+    if (copies == 0) continue;
     const OpId id = made_by[i] == no_op ? op : made_by[i];
     const Op& maker = schedule.op(id);
     const Kernel kernel = schedule.work(maker).kernel;
@@ -51,17 +64,34 @@ std::vector<Holders> holders_at(const Schedule& schedule, const Bindings& bindin
     of.origin = origin;
     of.kernel = kernel;
     if (maker.origin.layer >= 0) of.layers.push_back(maker.origin.layer);
-    ++of.n_buffers;
-    of.bytes += buffer.bytes(bindings);
+    of.n_buffers += copies;
+    of.bytes += Bytes(copies * buffer.bytes(bindings).value);
   }
   std::vector<Holders> result;
   for (auto& [key, of] : groups) {
+    if (of.n_buffers == 0) continue;
     std::ranges::sort(of.layers);
     of.layers.erase(std::unique(of.layers.begin(), of.layers.end()), of.layers.end());
     result.push_back(std::move(of));
   }
   std::ranges::stable_sort(result, std::ranges::greater(), &Holders::bytes);
   return result;
+}
+
+}  // namespace
+
+std::vector<Holders> holders_at(const Schedule& schedule, const Bindings& bindings, Space space,
+                                OpId op) {
+  return grouped(schedule, bindings, space, op,
+                 [&](const Buffer& buffer) { return is_alive(buffer, op) ? 1 : 0; });
+}
+
+std::vector<Holders> holders_at(const Schedule& schedule, const Bindings& bindings, Space space,
+                                OpId op, std::span<const std::int32_t> runs) {
+  const std::size_t section = section_with(schedule, op);
+  return grouped(schedule, bindings, space, op, [&](const Buffer& buffer) {
+    return (is_alive(buffer, op) ? 1 : 0) + copies_beside(schedule, buffer, section, runs);
+  });
 }
 
 std::string holder_name(const Schedule& schedule, const Holders& of) {

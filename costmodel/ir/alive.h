@@ -2,6 +2,8 @@
 
 // Who holds memory at one instant of a step: its buffers, grouped by what made them.
 
+#include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,6 +28,11 @@ struct Holders {
 /// of memory_at().
 std::vector<Holders> holders_at(const Schedule& schedule, const Bindings& bindings, Space space,
                                 OpId op);
+
+/// The same where a step of a pipeline's stage has run each section `runs` times when the one of
+/// `op` begins: what other micro-batches hold stands beside. Bytes add up to those of stage_peak().
+std::vector<Holders> holders_at(const Schedule& schedule, const Bindings& bindings, Space space,
+                                OpId op, std::span<const std::int32_t> runs);
 
 /// What holders are, such as `made by forward mlp.down_proj matmul`.
 std::string holder_name(const Schedule& schedule, const Holders& of);

@@ -19,13 +19,6 @@ Bytes total(const CategoryBytes& of) {
   return sum;
 }
 
-std::size_t section_with(const Schedule& schedule, OpId op) {
-  const auto behind =
-      std::partition_point(schedule.sections.begin(), schedule.sections.end(),
-                           [&](const Section& section) { return at(section.end) <= at(op); });
-  return static_cast<std::size_t>(behind - schedule.sections.begin());
-}
-
 // By section: what stands in `space` when it begins and is not resident. One more than sections.
 std::vector<CategoryBytes> standing(const Schedule& schedule, const Bindings& bindings,
                                     Space space) {
@@ -46,7 +39,8 @@ class Walk {
       : schedule_(schedule),
         bindings_(bindings),
         space_(space),
-        standing_(standing(schedule, bindings, space)) {
+        standing_(standing(schedule, bindings, space)),
+        runs_(schedule.sections.size(), 0) {
     const std::vector<Bytes> curve = memory_curve(schedule, bindings, space);
     for (std::size_t s = 0; s < schedule.sections.size(); ++s) {
       const auto begin =
@@ -65,16 +59,18 @@ class Walk {
       op_ = highest_[s];
       beside_ = live_;
       add(beside_, standing_[s], -1);
+      runs_before_ = runs_;
     }
+    ++runs_[s];
     add(live_, standing_[s + 1], 1);
     add(live_, standing_[s], -1);
   }
 
-  MemoryPeak peak() const {
+  StagePeak peak() const {
     if (op_ == no_op) return {};
-    MemoryPeak result = memory_at(schedule_, bindings_, space_, op_);
-    add(result.by_category, beside_, 1);
-    result.peak += total(beside_);
+    StagePeak result{memory_at(schedule_, bindings_, space_, op_), runs_before_};
+    add(result.memory.by_category, beside_, 1);
+    result.memory.peak += total(beside_);
     return result;
   }
 
@@ -87,6 +83,8 @@ class Walk {
   std::vector<Bytes> above_;   // by section: of its highest op, without what stood there before
   CategoryBytes live_{};       // what is not resident, between sections
   CategoryBytes beside_{};     // at the peak: of other micro-batches than the schedule has there
+  std::vector<std::int32_t> runs_;         // of each section until now
+  std::vector<std::int32_t> runs_before_;  // the same, when that of the peak begins
   Bytes peak_{-1};
   OpId op_ = no_op;
 };
@@ -125,8 +123,8 @@ std::vector<std::int32_t> section_runs(const Stage& stage, std::span<const Chunk
   return runs;
 }
 
-MemoryPeak stage_peak(const Stage& stage, std::span<const ChunkRun> order,
-                      std::int32_t micro_batches, const Bindings& bindings, Space space) {
+StagePeak stage_peak(const Stage& stage, std::span<const ChunkRun> order,
+                     std::int32_t micro_batches, const Bindings& bindings, Space space) {
   Walk walk(stage.schedule, bindings, space);
   const auto section = [&](const ChunkRun& run) { return section_of(stage, run, micro_batches); };
   const std::vector<PassCopies> copies = copies_of(stage, order);

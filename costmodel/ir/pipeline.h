@@ -92,12 +92,18 @@ std::uint32_t section_of(const Stage& stage, std::span<const ChunkRun> at_once,
 std::vector<std::int32_t> section_runs(const Stage& stage, std::span<const ChunkRun> order,
                                        std::int32_t micro_batches);
 
+/// The peak of a stage, and how often a step has run each section when the one of the peak begins.
+struct StagePeak {
+  MemoryPeak memory;
+  std::vector<std::int32_t> runs;
+};
+
 /// The peak of a stage that runs `order`: a prefix sum over the chunks in that order, of what each
 /// leaves or takes away, and within a chunk over its ops. What is copied out of the device is gone
 /// when the copy has been waited for, and what comes back is there when its copy begins.
 ///
 /// Assumes: what a chunk sends is gone when the chunk has ended
-MemoryPeak stage_peak(const Stage& stage, std::span<const ChunkRun> order,
-                      std::int32_t micro_batches, const Bindings& bindings, Space space);
+StagePeak stage_peak(const Stage& stage, std::span<const ChunkRun> order,
+                     std::int32_t micro_batches, const Bindings& bindings, Space space);
 
 }  // namespace xt

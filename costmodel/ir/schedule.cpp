@@ -22,6 +22,13 @@ std::string op_name(const Schedule& schedule, OpId id) {
   return fmt::format("{} {} {}", text, schedule.parts[origin.part], name(schedule.work(op).kernel));
 }
 
+std::size_t section_with(const Schedule& schedule, OpId op) {
+  const auto behind =
+      std::partition_point(schedule.sections.begin(), schedule.sections.end(),
+                           [&](const Section& section) { return at(section.end) <= at(op); });
+  return static_cast<std::size_t>(behind - schedule.sections.begin());
+}
+
 Bindings assumed_bindings(const Schedule& schedule) {
   Bindings bindings;
   bindings.reserve(schedule.symbols.size());

@@ -245,6 +245,9 @@ BufferId storage(const Schedule& schedule, BufferId id);
 /// The derived name of an op, such as `layer 3 backward attention.o_proj matmul_weight_backward`.
 std::string op_name(const Schedule& schedule, OpId id);
 
+/// The section that `op` is in.
+std::size_t section_with(const Schedule& schedule, OpId op);
+
 /// The values of all symbols as assumed before any data is seen.
 Bindings assumed_bindings(const Schedule& schedule);
 

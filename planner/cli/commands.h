@@ -40,9 +40,6 @@ struct EstimateOptions {
 /// fit, also how it would.
 ExitCode estimate_command(const EstimateOptions& options, const Surroundings& around);
 
-/// Throws: InputError that `what` is not supported, where `plan` has several stages
-void refuse_pipeline(Request& request, const Plan& plan, std::string_view what);
-
 /// What to schedule and where to write it.
 struct ScheduleOptions {
   RunOptions run;

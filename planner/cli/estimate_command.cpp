@@ -6,19 +6,11 @@
 
 namespace xt {
 
-void refuse_pipeline(Request& request, const Plan& plan, std::string_view what) {
-  if (plan.strategy.pipeline_parallel > 1)
-    request.problem("pipeline_parallel", fmt::format("not supported: {}", what),
-                    "xt-plan estimate prices its step");
-  request.finish();
-}
-
 ExitCode estimate_command(const EstimateOptions& options, const Surroundings& around) {
   Request request(options.run.file, options.run.flags);
   const Plan plan = resolve(request, around.catalogue);
-  if (options.prices) refuse_pipeline(request, plan, "prices of memory in a pipeline");
   const Estimate answer = estimate(plan);
-  const bool is_helpful = !answer.fits() && !around.is_json && !answer.pipeline;
+  const bool is_helpful = !answer.fits() && !around.is_json;
   PriceList list;
   if (options.prices || is_helpful) list = price_list(request, plan, answer);
   if (around.is_json) {

@@ -5,11 +5,22 @@
 #include "planner/cli/plan_directory.h"
 
 namespace xt {
+namespace {
+
+void refuse_pipeline(Request& request, const Plan& plan) {
+  if (plan.strategy.pipeline_parallel > 1)
+    request.problem("pipeline_parallel",
+                    "not supported: writing and running the schedule of a pipeline",
+                    "xt-plan estimate prices its step");
+  request.finish();
+}
+
+}  // namespace
 
 ExitCode schedule_command(const ScheduleOptions& options, const Surroundings& around) {
   Request request(options.run.file, options.run.flags);
   const Plan plan = resolve(request, around.catalogue);
-  refuse_pipeline(request, plan, "writing and running the schedule of a pipeline");
+  refuse_pipeline(request, plan);
   const Estimate answer = estimate(plan);
   if (!options.out) {
     fmt::print("{}", schedule_lines(answer.schedule));

@@ -14,6 +14,7 @@ class Changes {
     loss();
     packs();
     shards();
+    stages();
     add(more_devices(plan_, 2));
     numbers();
     return std::move(list_);
@@ -25,6 +26,7 @@ class Changes {
   void loss();
   void packs();
   void shards();
+  void stages();
   void numbers();
 
   /// All layers that the engine can, as it does where nothing else is said.
@@ -98,6 +100,17 @@ void Changes::shards() {
   for (std::int64_t ranks = 2 * s_.expert_parallel; ranks <= plan_.profile.ranks_per_node();
        ranks *= 2)
     add({{"expert_parallel", std::to_string(ranks)}});
+}
+
+// On as many devices twice as many stages leave half as many ranks to share the micro-steps.
+void Changes::stages() {
+  if (s_.pipeline_parallel == 1) return;
+  add({{"pipeline_parallel", std::to_string(2 * s_.pipeline_parallel)},
+       {"gradient_accumulation", std::to_string(2 * s_.gradient_accumulation)}});
+  if (s_.virtual_stages > 1 && s_.virtual_stages % 2 == 0)
+    add({{"virtual_stages", std::to_string(s_.virtual_stages / 2)}});
+  if (s_.offload_share < 0.5) add({{"offload_share", "0.5"}});
+  if (s_.offload_share < 1) add({{"offload_share", "1"}});
 }
 
 void Changes::numbers() {

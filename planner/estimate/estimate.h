@@ -38,9 +38,10 @@ struct StageAnswer {
 /// The stages of a plan that has several.
 struct PipelineAnswer {
   std::vector<StageAnswer> stages;
-  std::size_t fullest = 0;  ///< the stage with the largest peak
-  Seconds transfer;         ///< of what one chunk makes, between the two stages farthest apart
-  Seconds bubble;           ///< idle, the mean over stages
+  std::size_t fullest = 0;                     ///< the stage with the largest peak
+  std::vector<std::int32_t> runs_before_peak;  ///< there, by section, in a step
+  Seconds transfer;  ///< of what one chunk makes, between the two stages farthest apart
+  Seconds bubble;    ///< idle, the mean over stages
 };
 
 /// A priced and simulated plan. Of a pipeline, schedule, prices, timeline and memory are those of

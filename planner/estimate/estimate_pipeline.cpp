@@ -124,7 +124,8 @@ MemoryPeak host_peak(const PipelineSchedule& pipeline, Simulation& simulation) {
   for (std::size_t place = 0; place < pipeline.stages.size(); ++place) {
     const MemoryPeak peak =
         stage_peak(pipeline.stage(place), pipeline.orders[place], pipeline.micro_batches,
-                   simulation.run(pipeline.stages[place]).bindings, Space::host);
+                   simulation.run(pipeline.stages[place]).bindings, Space::host)
+            .memory;
     if (place == 0 || peak.peak > highest.peak) highest = peak;
   }
   return highest;
@@ -158,14 +159,14 @@ Estimate estimate_pipeline(const Plan& plan) {
   MemoryPeak highest;
   for (std::size_t place = 0; place < pipeline.stages.size(); ++place) {
     const Stage& stage = pipeline.stage(place);
-    const MemoryPeak peak =
-        stage_peak(stage, pipeline.orders[place], pipeline.micro_batches,
-                   simulation.run(pipeline.stages[place]).bindings, Space::device);
+    StagePeak peak = stage_peak(stage, pipeline.orders[place], pipeline.micro_batches,
+                                simulation.run(pipeline.stages[place]).bindings, Space::device);
     const Seconds busy = mean.add(place, result).step;
-    answer.stages.push_back({stage.layers, peak.peak, busy, simulation.step() - busy});
-    if (peak.peak <= highest.peak) continue;
-    highest = peak;
+    answer.stages.push_back({stage.layers, peak.memory.peak, busy, simulation.step() - busy});
+    if (peak.memory.peak <= highest.peak) continue;
+    highest = peak.memory;
     answer.fullest = place;
+    answer.runs_before_peak = std::move(peak.runs);
   }
   answer.bubble = simulation.step() - result.account.step;
   result.account.idle += answer.bubble;

@@ -135,6 +135,14 @@ std::vector<Price> ways_to_fit(Pricer& pricer, const std::vector<Price>& prices)
   return ways;
 }
 
+std::vector<Holders> alive_at_peak(const Estimate& estimate) {
+  const Schedule& schedule = estimate.schedule;
+  const Bindings bindings = assumed_bindings(schedule);
+  const OpId op = estimate.timeline.device_memory.op;
+  if (!estimate.pipeline) return holders_at(schedule, bindings, Space::device, op);
+  return holders_at(schedule, bindings, Space::device, op, estimate.pipeline->runs_before_peak);
+}
+
 }  // namespace
 
 double Price::seconds_per_gib() const {
@@ -143,9 +151,7 @@ double Price::seconds_per_gib() const {
 
 PriceList price_list(const Request& request, const Plan& plan, const Estimate& estimate) {
   PriceList list;
-  const Schedule& schedule = estimate.schedule;
-  list.alive = holders_at(schedule, assumed_bindings(schedule), Space::device,
-                          estimate.timeline.device_memory.op);
+  list.alive = alive_at_peak(estimate);
   Pricer pricer(request, plan, estimate);
   const auto add = [&](std::optional<Price> price) {
     if (price) list.prices.push_back(std::move(*price));

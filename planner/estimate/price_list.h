@@ -30,7 +30,8 @@ struct Price {
 
 /// The peak of a plan and what can be done about it.
 struct PriceList {
-  std::vector<Holders> alive;      ///< at the peak, most bytes first
+  std::vector<Holders> alive;      ///< at the peak, most bytes first; of a pipeline, of its fullest
+                                   ///< stage, all micro-batches that it holds
   std::vector<Price> prices;       ///< least time for a byte first
   std::vector<Price> ways_to_fit;  ///< where the plan does not fit: the three that add least time
 };
@@ -42,7 +43,9 @@ struct PriceList {
 ///          the loss, or take 1024 tokens; halve the pack, or the packs in lock-step, or share a
 ///          pack among twice as many ranks, each with twice the micro-steps; reshard layers, shard
 ///          over all ranks, spread experts further inside the node, use more devices, compute in
-///          fp8, compile, reduce in bf16. What was left to the planner stays as it was resolved
+///          fp8, compile, reduce in bf16; in a pipeline, twice as many stages, half the chunks of a
+///          stage, or half or all of what chunks keep in host memory. What was left to the planner
+///          stays as it was resolved
 /// Assumes: `plan` is `request` resolved and `estimate` is of it; more devices have the same packs
 ///          each, so that a step has more tokens where there is no accumulation to shorten
 ///

@@ -97,7 +97,7 @@ Outcome outcome_of_pipeline(const OpGraph& graph, const Strategy& strategy,
     const Bindings bindings = assumed_bindings(stage.schedule);
     const auto peak = [&](Space space) {
       return stage_peak(stage, pipeline.orders[place], pipeline.micro_batches, bindings, space)
-          .peak;
+          .memory.peak;
     };
     const Bytes device = peak(Space::device);
     outcome.host = std::max(outcome.host, peak(Space::host));

@@ -24,6 +24,11 @@ const Flags moe = {{"model", "qwen3_30b_a3b"},
                    {"engine", "xtuner_v1"},
                    {"pack_length", "32768"}};
 
+const Flags staged = {{"model", "qwen3_8b"},   {"machine", "h100_sxm"},
+                      {"devices", "8"},        {"engine", "megatron"},
+                      {"pack_length", "4096"}, {"pipeline_parallel", "4"},
+                      {"recompute", "all"},    {"gradient_accumulation", "16"}};
+
 struct Priced {
   Plan plan;
   Estimate answer;
@@ -50,7 +55,8 @@ Bytes sum_of(const std::vector<Holders>& alive) {
 }
 
 TEST(AliveAtThePeak, AddsUpToThePeakExactlyAndInEveryCategory) {
-  for (const Flags& flags : {dense, moe, with(moe, {{"expert_parallel", "8"}})}) {
+  for (const Flags& flags : {dense, moe, with(moe, {{"expert_parallel", "8"}}), staged,
+                             with(staged, {{"virtual_stages", "3"}, {"recompute", "none"}})}) {
     const Priced priced(flags);
     EXPECT_EQ(sum_of(priced.list.alive), priced.answer.device.allocated);
     CategoryBytes by_category{};
@@ -73,6 +79,29 @@ TEST(AliveAtThePeak, NamesTheInputsOfAllRecomputedLayers) {
   EXPECT_EQ(holder_name(priced.answer.schedule, *inputs), "made by forward combine unpermute");
   // 46 inputs of 32768 tokens, each 2048 wide, in bf16
   EXPECT_EQ(inputs->bytes, Bytes(std::int64_t{46} * 32768 * 2048 * 2));
+}
+
+// The first of four stages has four micro-batches in flight, in nine layers each; their products
+// of gate and up are 2 · 12288 wide, in bf16.
+TEST(AliveAtThePeak, CountsEveryMicroBatchThatAStageHolds) {
+  const Priced priced(with(staged, {{"recompute", "none"}}));
+  EXPECT_EQ(priced.answer.pipeline->fullest, 0U);
+  const auto is_product = [&](const Holders& of) {
+    return holder_name(priced.answer.schedule, of) == "made by forward gate_up_proj matmul";
+  };
+  const auto products = std::ranges::find_if(priced.list.alive, is_product);
+  ASSERT_NE(products, priced.list.alive.end());
+  EXPECT_EQ(layer_ranges(products->layers), "0-8");
+  EXPECT_EQ(products->n_buffers, 4 * 9);
+  EXPECT_EQ(products->bytes, Bytes(std::int64_t{4} * 9 * 4096 * 2 * 12288 * 2));
+}
+
+TEST(PriceList, OfAPipelineHasMoreStagesAndOffload) {
+  EXPECT_THAT(Priced(staged).changes(),
+              Contains("--pipeline-parallel 8 --gradient-accumulation 32"));
+  const std::set<std::string> kept = Priced(with(staged, {{"recompute", "none"}})).changes();
+  EXPECT_THAT(kept, Contains("--recompute all"));
+  EXPECT_THAT(kept, Contains("--offload-share 0.5"));
 }
 
 TEST(AliveAtThePeak, PutsMomentsOfAllLayersTogether) {

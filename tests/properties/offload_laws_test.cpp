@@ -30,7 +30,7 @@ Bytes peak_of(const PipelineSchedule& pipeline, std::size_t place, Space space) 
   const Stage& stage = pipeline.stage(place);
   return stage_peak(stage, pipeline.orders[place], pipeline.micro_batches,
                     assumed_bindings(stage.schedule), space)
-      .peak;
+      .memory.peak;
 }
 
 // Bytes that ops of `kernel` copy in a section.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "costmodel/ir/alive.h"
 #include "costmodel/ir/verify.h"
 #include "costmodel/sim/pipeline.h"
 #include "pipeline_times.h"
@@ -157,13 +158,36 @@ TEST(PipelineLaws, PeakByCategoryAddsUpToThePeakAndIsNoLowerThanOfOneMicroBatch)
     for (std::size_t place = 0; place < pipeline.stages.size(); ++place) {
       const Stage& stage = pipeline.stage(place);
       const Bindings bindings = assumed_bindings(stage.schedule);
-      const MemoryPeak peak = stage_peak(stage, pipeline.orders[place], pipeline.micro_batches,
-                                         bindings, Space::device);
+      const MemoryPeak peak =
+          stage_peak(stage, pipeline.orders[place], pipeline.micro_batches, bindings, Space::device)
+              .memory;
       Bytes sum;
       for (const Bytes bytes : peak.by_category) sum += bytes;
       EXPECT_EQ(sum, peak.peak) << drawn.text();
       EXPECT_GE(peak.peak, memory_peak(stage.schedule, bindings, Space::device).peak)
           << drawn.text();
+    }
+  });
+}
+
+TEST(PipelineLaws, WhoIsAliveInAllMicroBatchesAddsUpToThePeakOfEverySpace) {
+  for_each_pipeline(n_cases, [](const Case& drawn) {
+    const PipelineSchedule pipeline = drawn.pipeline();
+    for (std::size_t place = 0; place < pipeline.stages.size(); ++place) {
+      const Stage& stage = pipeline.stage(place);
+      const Bindings bindings = assumed_bindings(stage.schedule);
+      for (const Space space : {Space::device, Space::host}) {
+        const StagePeak peak =
+            stage_peak(stage, pipeline.orders[place], pipeline.micro_batches, bindings, space);
+        CategoryBytes by_category{};
+        for (const Holders& of :
+             holders_at(stage.schedule, bindings, space, peak.memory.op, peak.runs)) {
+          EXPECT_GT(of.n_buffers, 0) << drawn.text();
+          EXPECT_GE(of.bytes, Bytes{}) << drawn.text();
+          by_category[static_cast<std::size_t>(of.category)] += of.bytes;
+        }
+        EXPECT_EQ(by_category, peak.memory.by_category) << drawn.text();
+      }
     }
   });
 }

@@ -47,7 +47,7 @@ struct Strategy {
   std::int64_t pipeline_parallel = 1;    ///< stages, each of layers of its own on ranks of its own
   std::int64_t virtual_stages = 1;       ///< chunks of layers of a stage: interleaved 1F1B
   ChunkOrder pipeline_schedule = ChunkOrder::one_forward_one_backward;
-  std::vector<std::int64_t> pipeline_layers;  ///< by part of the model; none: the engine's cut
+  std::vector<std::int64_t> pipeline_layers = {};  ///< by part of the model; none: the engine's cut
   double offload_share = 0;  ///< of what a chunk keeps, in host memory until its backward pass
   std::int64_t zero = 3;  ///< stage of ZeRO: what data-parallel ranks split, see lower/stages.cpp
   std::int64_t pack_length = 0;          ///< tokens of one pack

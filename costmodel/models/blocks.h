@@ -371,6 +371,7 @@ class RoutedHalf {
   void combine_gathered_backward();
   ValueId dispatch_gathered_backward(ValueId d_rows);
   std::int64_t copies() const;
+  bool exchanges_weights() const;
   Extent sample_tokens() const;
   void count_rows(Pass pass, ValueId load);
   void combine_backward();
@@ -389,7 +390,8 @@ class RoutedHalf {
       shared_input_{}, shared_gate_up_weight_{}, shared_gate_up_gradient_{}, shared_down_weight_{},
       shared_down_gradient_{}, shared_gate_up_{}, shared_act_{}, shared_out_{}, weights_{},
       indices_{}, order_{}, counts_{}, received_counts_{}, received_weights_{}, expert_input_{},
-      gate_up_{}, silu_{}, act_{}, returned_{}, d_weights_{}, d_out_{}, d_gate_up_{};
+      gate_up_{}, silu_{}, act_{}, returned_{}, d_weights_{}, d_received_weights_{}, d_out_{},
+      d_gate_up_{};
   std::optional<GraphParameter> router_bias_, gate_up_bias_, down_bias_;
   std::optional<ValueId> choice_bias_, load_, pack_load_, balance_loss_;
 };

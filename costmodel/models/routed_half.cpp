@@ -8,6 +8,11 @@
 #include "costmodel/models/expert_pieces.h"
 
 namespace xt {
+namespace {
+
+const OpPlace over_experts{Lane::expert, Group::expert, DType::fp32};
+
+}  // namespace
 
 RoutedHalf::RoutedHalf(BlockWriter& write, const Architecture& model, const GraphOptions& options,
                        LayerValues& values)
@@ -165,6 +170,13 @@ void RoutedHalf::exchange(Pass pass, std::string_view part, Extent sent, Extent 
             {output}, Lane::expert);
 }
 
+// Where rows are weighed on their way through experts, weights go there too; copies carry theirs.
+//
+// Source: Megatron-LM, core v0.12, transformer/moe/token_dispatcher.py, MoEAlltoAllTokenDispatcher
+bool RoutedHalf::exchanges_weights() const {
+  return options_.weighs_activations && ep_ > 1 && !sends_copies();
+}
+
 void RoutedHalf::dispatch() {
   if (gathers_tokens()) return dispatch_gathered();
   write_.forward(Kernel::sort_rows, "router", {T_, X_, top_k_}, {indices_}, {order_, counts_});
@@ -189,6 +201,11 @@ void RoutedHalf::dispatch() {
   expert_input_ = write_.value({rows(), E_, 1});
   exchange(Pass::forward, "dispatch", sent, arriving, {permuted, counts_, received_counts_},
            received);
+  if (exchanges_weights()) {
+    received_weights_ = write_.value({rows(), 1, 1}, DType::fp32);
+    write_.forward(Kernel::all_to_all, "dispatch", {sent, rows(), 1},
+                   {weights_, counts_, received_counts_}, {received_weights_}, over_experts);
+  }
   write_.forward(Kernel::regroup, "dispatch", {rows(), E_, ep_, X_ / ep_},
                  {received, received_counts_}, {expert_input_});
 }
@@ -249,7 +266,8 @@ void RoutedHalf::forward() {
   if (is_unfused()) {
     activate_unfused();
   } else if (options_.weighs_activations) {
-    write_.forward(activation, "experts.activation", {rows(), F_}, {gate_up_, weights_}, {act_});
+    write_.forward(activation, "experts.activation", {rows(), F_},
+                   {gate_up_, exchanges_weights() ? received_weights_ : weights_}, {act_});
   } else {
     write_.forward(activation, "experts.activation", {rows(), F_}, {gate_up_}, {act_});
   }
@@ -268,7 +286,11 @@ void RoutedHalf::experts_backward() {
                   {d_act});
   if (is_unfused()) return activation_unfused_backward(d_act);
   const Kernel kernel = is_clamped_ ? Kernel::swiglu_clamped_backward : Kernel::swiglu_backward;
-  if (options_.weighs_activations) {
+  if (exchanges_weights()) {
+    d_received_weights_ = write_.value({rows(), 1, 1}, DType::fp32);
+    write_.backward(kernel, "experts.activation", {rows(), F_},
+                    {d_act, gate_up_, received_weights_}, {d_gate_up_, d_received_weights_});
+  } else if (options_.weighs_activations) {
     write_.backward(kernel, "experts.activation", {rows(), F_}, {d_act, gate_up_, weights_},
                     {d_gate_up_, d_weights_});
   } else {
@@ -320,6 +342,9 @@ ValueId RoutedHalf::dispatch_backward(ValueId d_rows) {
   const Extent leaving = sends_copies() ? Extent(sent) : rows();
   const ValueId ungrouped = write_.value({leaving, E_, 1});
   const ValueId d_sent = write_.value({sends_copies() ? T_ : sent, E_, 1});
+  if (exchanges_weights())
+    write_.backward(Kernel::all_to_all, "dispatch", {rows(), sent, 1},
+                    {d_received_weights_, received_counts_, counts_}, {d_weights_}, over_experts);
   write_.backward(Kernel::ungroup, "dispatch", {rows(), E_, ep_, X_ / ep_},
                   {d_rows, received_counts_}, {ungrouped});
   exchange(Pass::backward, "dispatch", leaving, sent, {ungrouped, received_counts_, counts_},

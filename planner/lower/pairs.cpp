@@ -14,8 +14,13 @@ namespace {
 
 std::size_t at(ValueId id) { return static_cast<std::size_t>(id); }
 
-bool exchanges_rows(const GraphOp& op) {
+bool is_exchange(const GraphOp& op) {
   return op.work.kernel == Kernel::all_to_all && op.work.group == Group::expert;
+}
+
+// Weights of rows have one column.
+bool exchanges_rows(const GraphOp& op) {
+  return is_exchange(op) && op.work.extents[2] != Extent(1);
 }
 
 // The first and the last exchange of rows; the end of `ops` twice in a dense layer.
@@ -42,7 +47,9 @@ std::size_t behind(std::size_t i, std::size_t n) { return i < n ? i + 1 : n; }
 std::array<BlockPart, 5> forward_parts(const std::vector<GraphOp>& ops) {
   const std::size_t n = ops.size();
   const auto [dispatch, combine] = exchanges(ops);
-  const std::size_t begin = dispatch_begin(ops, dispatch), end = behind(dispatch, n);
+  const std::size_t begin = dispatch_begin(ops, dispatch);
+  std::size_t end = behind(dispatch, n);
+  while (end < combine && is_exchange(ops[end])) ++end;  // of weights
   return {{{0, begin},
            {begin, end},
            {end, combine},

@@ -104,7 +104,9 @@ void Changes::shards() {
 
 // On as many devices twice as many stages leave half as many ranks to share the micro-steps.
 void Changes::stages() {
+  if (s_.expert_parallel_overlap) add({{"expert_parallel_overlap", "false"}});
   if (s_.pipeline_parallel == 1) return;
+  if (s_.pipeline_schedule == ChunkOrder::zero_bubble) add({{"pipeline_schedule", "1f1b"}});
   add({{"pipeline_parallel", std::to_string(2 * s_.pipeline_parallel)},
        {"gradient_accumulation", std::to_string(2 * s_.gradient_accumulation)}});
   if (s_.virtual_stages > 1 && s_.virtual_stages % 2 == 0)

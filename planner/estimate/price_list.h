@@ -43,9 +43,9 @@ struct PriceList {
 ///          the loss, or take 1024 tokens; halve the pack, or the packs in lock-step, or share a
 ///          pack among twice as many ranks, each with twice the micro-steps; reshard layers, shard
 ///          over all ranks, spread experts further inside the node, use more devices, compute in
-///          fp8, compile, reduce in bf16; in a pipeline, twice as many stages, half the chunks of a
-///          stage, or half or all of what chunks keep in host memory. What was left to the planner
-///          stays as it was resolved
+///          fp8, compile, reduce in bf16, leave exchanges where they are; in a pipeline, twice as
+///          many stages, half the chunks of a stage, whole backward passes, or half or all of what
+///          chunks keep in host memory. What was left to the planner stays as it was resolved
 /// Assumes: `plan` is `request` resolved and `estimate` is of it; more devices have the same packs
 ///          each, so that a step has more tokens where there is no accumulation to shorten
 ///

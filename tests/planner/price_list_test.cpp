@@ -99,6 +99,10 @@ TEST(AliveAtThePeak, CountsEveryMicroBatchThatAStageHolds) {
 TEST(PriceList, OfAPipelineHasMoreStagesAndOffload) {
   EXPECT_THAT(Priced(staged).changes(),
               Contains("--pipeline-parallel 8 --gradient-accumulation 32"));
+  const Flags halves = {{"engine", "torchtitan"}, {"virtual_stages", "2"},
+                        {"recompute", "none"},    {"compile", "false"},
+                        {"machine", "h200_sxm"},  {"pipeline_schedule", "zero_bubble"}};
+  EXPECT_THAT(Priced(with(staged, halves)).changes(), Contains("--pipeline-schedule 1f1b"));
   const std::set<std::string> kept = Priced(with(staged, {{"recompute", "none"}})).changes();
   EXPECT_THAT(kept, Contains("--recompute all"));
   EXPECT_THAT(kept, Contains("--offload-share 0.5"));

@@ -2,7 +2,6 @@
 
 #include <condition_variable>
 #include <deque>
-#include <limits>
 #include <utility>
 
 #include "costmodel/diagnostics/check.h"
@@ -46,16 +45,11 @@ struct Lanes::Queue {
 
 /// What the threads share; outlives them all.
 struct Lanes::Shared {
-  std::array<std::atomic<Ticket>, n_lanes> ended{};
+  std::array<LaneProgress, n_lanes> ended;
   std::array<Queue, n_lanes> queues;
   std::atomic<bool> has_failed = false;
   std::mutex mutex;
   std::exception_ptr error;
-
-  void end(std::size_t lane, Ticket ticket) {
-    ended[lane].store(ticket, std::memory_order_release);
-    ended[lane].notify_all();
-  }
 
   /// Wakes everybody: nothing that was waited for will come.
   void fail(std::exception_ptr what) {
@@ -64,19 +58,12 @@ struct Lanes::Shared {
       if (!error) error = std::move(what);
     }
     has_failed = true;
-    for (std::size_t lane = 0; lane < n_lanes; ++lane)
-      end(lane, std::numeric_limits<Ticket>::max());
+    for (LaneProgress& lane : ended) lane.give_up();
   }
 
   /// Whether all of `tickets` have ended; false after a failure.
   bool wait(const Tickets& tickets) {
-    for (std::size_t lane = 0; lane < n_lanes; ++lane) {
-      Ticket now = ended[lane].load(std::memory_order_acquire);
-      while (now < tickets[lane]) {
-        ended[lane].wait(now, std::memory_order_acquire);
-        now = ended[lane].load(std::memory_order_acquire);
-      }
-    }
+    for (std::size_t lane = 0; lane < n_lanes; ++lane) ended[lane].wait_for(tickets[lane]);
     return !has_failed;
   }
 
@@ -89,7 +76,7 @@ struct Lanes::Shared {
       return fail(std::current_exception());
     }
     task.run = nullptr;  // whatever it holds is gone before anybody hears of the end
-    if (!has_failed) end(lane, task.ticket);
+    ended[lane].reach(task.ticket);
   }
 };
 
@@ -118,8 +105,8 @@ Lanes::~Lanes() {
 void Lanes::restart() {
   XT_CHECK(!shared_->has_failed);
   for (std::size_t lane = 0; lane < n_lanes; ++lane) {
-    XT_CHECK(shared_->ended[lane].load() >= submitted_[lane], lane);
-    shared_->ended[lane].store(0);
+    XT_CHECK(shared_->ended[lane].reached() >= submitted_[lane], lane);
+    shared_->ended[lane].restart();
   }
   submitted_ = {};
 }
@@ -133,7 +120,7 @@ void Lanes::submit(Lane lane, LaneTask task) {
 void Lanes::end_inline(Lane lane, Ticket ticket) {
   XT_CHECK(is_inline(lane) && ticket > submitted_[index(lane)], ticket);
   submitted_[index(lane)] = ticket;
-  if (!shared_->has_failed) shared_->end(index(lane), ticket);
+  shared_->ended[index(lane)].reach(ticket);
 }
 
 void Lanes::wait(const Tickets& tickets) {

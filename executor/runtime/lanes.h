@@ -16,13 +16,11 @@
 #include <vector>
 
 #include "costmodel/ir/schedule.h"
+#include "executor/runtime/lane_progress.h"
 
 namespace xt {
 
 using WallTime = std::chrono::steady_clock::time_point;
-
-/// Position of an op in issue order, counted from 1 since the last restart.
-using Ticket = std::uint32_t;
 
 /// Per lane, the ticket that must have ended; 0 for none.
 using Tickets = std::array<Ticket, n_lanes>;

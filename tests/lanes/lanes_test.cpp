@@ -149,5 +149,17 @@ TEST(Lanes, AFailureReachesTheIssuerAndStopsWhatWaits) {
   }
 }
 
+TEST(LaneProgress, OfALaneThatWillEndNothingMoreIsNotTakenBackByWhatEndedMeanwhile) {
+  LaneProgress lane;
+  lane.reach(1);
+  EXPECT_EQ(lane.reached(), 1U);
+  lane.give_up();
+  lane.reach(2);
+  lane.wait_for(3);  // returns, or the test never ends
+  lane.restart();
+  lane.reach(1);
+  EXPECT_EQ(lane.reached(), 1U);
+}
+
 }  // namespace
 }  // namespace xt

@@ -110,16 +110,20 @@ void Lowering::reduce_hidden() {
   d_hidden_ = own;
 }
 
+Lowering::LossRows Lowering::loss_rows(std::int64_t first, std::int64_t rows) {
+  const std::int64_t E = graph_.width, offset = first * E * width(graph_.dtype);
+  const BufferId hidden = build_.view(hidden_, offset, {rows, E, 1}, graph_.dtype);
+  const BufferId d_hidden = build_.view(d_hidden_, offset, {rows, E, 1}, graph_.dtype);
+  const BufferId labels = build_.view(build_.draft().batch.labels, first * width(DType::int64),
+                                      {rows, 1, 1}, DType::int64);
+  return {hidden, d_hidden, labels};
+}
+
 // Source: derived; d logits = (softmax − onehot) / valid tokens, both products of one chunk at once
 void Lowering::loss_chunk(std::int16_t chunk, std::int64_t first, std::int64_t rows) {
   const Origin from = origin(Phase::loss, StepPart::lm_head, -1, chunk);
   const std::int64_t E = graph_.width, V = graph_.vocabulary;
-  const std::int64_t offset = first * E * width(graph_.dtype);
-  const BatchBuffers& batch = build_.draft().batch;
-  const BufferId hidden = build_.view(hidden_, offset, {rows, E, 1}, graph_.dtype);
-  const BufferId d_hidden = build_.view(d_hidden_, offset, {rows, E, 1}, graph_.dtype);
-  const BufferId labels =
-      build_.view(batch.labels, first * width(DType::int64), {rows, 1, 1}, DType::int64);
+  const auto [hidden, d_hidden, labels] = loss_rows(first, rows);
   const BufferId logits = build_.transient(
       {{rows, V, 1}, graph_.dtype, MemoryCategory::logits_and_loss, Space::device});
   logits_ = logits;
@@ -138,18 +142,14 @@ void Lowering::loss_chunk(std::int16_t chunk, std::int64_t first, std::int64_t r
 void Lowering::liger_loss_chunk(std::int16_t chunk, std::int64_t first, std::int64_t rows) {
   const Origin from = origin(Phase::loss, StepPart::lm_head, -1, chunk);
   const std::int64_t E = graph_.width, V = graph_.vocabulary;
-  const std::int64_t offset = first * E * width(graph_.dtype);
-  const BatchBuffers& batch = build_.draft().batch;
-  const BufferId hidden = build_.view(hidden_, offset, {rows, E, 1}, graph_.dtype);
-  const BufferId d_hidden = build_.view(d_hidden_, offset, {rows, E, 1}, graph_.dtype);
-  const BufferId labels =
-      build_.view(batch.labels, first * width(DType::int64), {rows, 1, 1}, DType::int64);
+  const auto [hidden, d_hidden, labels] = loss_rows(first, rows);
   const auto transient = [&](std::int64_t n, std::int64_t m, DType dtype) {
     return build_.transient({{n, m, 1}, dtype, MemoryCategory::logits_and_loss, Space::device});
   };
   const BufferId logits = transient(rows, V, graph_.dtype);
   op(Kernel::matmul, from, {rows, V, E}, {hidden, head_weight_}, {logits});
   const Work work{Kernel::cross_entropy, graph_.dtype, Group::none, {rows, V}};
+  const BatchBuffers& batch = build_.draft().batch;
   const std::array<BufferId, 2> inputs{labels, batch.valid_tokens}, outputs{logits, batch.loss};
   build_.add({work, Lane::compute, from, inputs, outputs, {}, {}});
   op(Kernel::matmul_input_backward, from, {rows, V, E}, {logits, head_weight_}, {d_hidden});
@@ -169,18 +169,13 @@ void Lowering::liger_loss_chunk(std::int16_t chunk, std::int64_t first, std::int
 void Lowering::autograd_loss_chunk(std::int16_t chunk, std::int64_t first, std::int64_t rows) {
   const Origin from = origin(Phase::loss, StepPart::lm_head, -1, chunk);
   const std::int64_t E = graph_.width, V = graph_.vocabulary;
-  const std::int64_t offset = first * E * width(graph_.dtype);
-  const BatchBuffers& batch = build_.draft().batch;
   const auto transient = [&](std::int64_t n, std::int64_t m, DType dtype,
                              Lane pool = Lane::compute) {
     return build_.transient(
         {{n, m, 1}, dtype, MemoryCategory::logits_and_loss, Space::device, Lane::compute, pool});
   };
   const Lane apart = rules_.pools_narrow_logits ? Lane::expert : Lane::compute;
-  const BufferId hidden = build_.view(hidden_, offset, {rows, E, 1}, graph_.dtype);
-  const BufferId d_hidden = build_.view(d_hidden_, offset, {rows, E, 1}, graph_.dtype);
-  const BufferId labels =
-      build_.view(batch.labels, first * width(DType::int64), {rows, 1, 1}, DType::int64);
+  const auto [hidden, d_hidden, labels] = loss_rows(first, rows);
   const BufferId narrow = transient(rows, V, graph_.dtype, apart);
   const bool is_narrow = strategy_.compiles_loss && !rules_.widens_compiled_loss;
   const BufferId logits = is_narrow ? narrow : transient(rows, V, DType::fp32);

@@ -256,6 +256,11 @@ class Lowering {
   bool shares_tokens() const {
     return strategy_.tensor_parallel > 1 && strategy_.tensor_sequence_parallel;
   }
+  /// Of a chunk of the loss.
+  struct LossRows {
+    BufferId hidden, d_hidden, labels;
+  };
+  LossRows loss_rows(std::int64_t first, std::int64_t rows);
   void loss_chunk(std::int16_t chunk, std::int64_t first, std::int64_t rows);
   void autograd_loss_chunk(std::int16_t chunk, std::int64_t first, std::int64_t rows);
   void liger_loss_chunk(std::int16_t chunk, std::int64_t first, std::int64_t rows);

@@ -29,13 +29,12 @@ bool Lowering::writes(const GraphOp& op, const Block& block) const {
 }
 
 std::uint32_t Lowering::chunk_inputs(const ChunkLayers& chunk) {
+  half_ = BackwardHalf::inputs;
   if (ends_model(chunk)) {
-    half_ = BackwardHalf::inputs;
     loss(false);
   } else {
     micro_batches_.front().gradient = received(Phase::backward);
   }
-  half_ = BackwardHalf::inputs;
   for (std::size_t layer = chunk.end; !begins_model(chunk) && layer-- > chunk.begin;)
     layer_backward(static_cast<std::int16_t>(layer), false);
   half_ = BackwardHalf::both;

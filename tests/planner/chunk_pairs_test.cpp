@@ -136,12 +136,7 @@ TEST(ChunkPairs, KeepOneMoreForwardPass) {
 }
 
 std::string refusal_of(const Flags& flags) {
-  try {
-    plan_of(test::with(pairs, flags));
-  } catch (const InputError& error) {
-    return headline(error.problems().front());
-  }
-  return "";
+  return test::refusal_by([&] { plan_of(test::with(pairs, flags)); });
 }
 
 TEST(ChunkPairs, AreRefusedWhereStagesHaveOneChunk) {

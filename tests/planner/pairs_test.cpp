@@ -79,12 +79,7 @@ TEST(Pairs, HoldOneMicroStepAndAFewLayers) {
 }
 
 std::string refusal_of(const Flags& flags) {
-  try {
-    plan_of(test::with(pairs, flags));
-  } catch (const InputError& error) {
-    return headline(error.problems().front());
-  }
-  return "";
+  return test::refusal_by([&] { plan_of(test::with(pairs, flags)); });
 }
 
 TEST(Pairs, AreRefusedWhereThereIsNothingToPair) {

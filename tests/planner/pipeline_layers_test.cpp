@@ -136,12 +136,7 @@ TEST(PipelineLayers, TwoStagesTakeTheSlowerOnesMicroBatchesAndOneOfTheOther) {
 }
 
 std::string refusal_of(const Flags& flags) {
-  try {
-    plan_in_stages(flags);
-  } catch (const InputError& error) {
-    return headline(error.problems().front());
-  }
-  return "";
+  return test::refusal_by([&] { plan_in_stages(flags); });
 }
 
 TEST(PipelineLayers, AreRefusedAtTheFlagWhereTheyCannotBe) {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "costmodel/diagnostics/diagnostic.h"
 #include "planner/plan/plan.h"
 
 namespace xt::test {
@@ -31,6 +32,17 @@ inline Plan plan_of(const Flags& flags, const std::string& run = {}) {
     file = std::filesystem::path(XT_DATA_ROOT) / "configs" / "runs" / (run + ".yaml");
   Request request(file, flags);
   return resolve(request, Catalogue{XT_DATA_ROOT});
+}
+
+/// The first problem that keeps `make` from making a plan; empty where nothing does.
+template <typename Make>
+std::string refusal_by(const Make& make) {
+  try {
+    make();
+  } catch (const InputError& error) {
+    return headline(error.problems().front());
+  }
+  return "";
 }
 
 /// Qwen3-8B without recompute on 16 H100, with `more`.

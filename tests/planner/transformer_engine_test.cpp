@@ -262,12 +262,7 @@ TEST(ExchangesInPieces, ExposeLessTraffic) {
 }
 
 std::string refusal_of(const Flags& flags) {
-  try {
-    plan_of(flags);
-  } catch (const InputError& error) {
-    return headline(error.problems().front());
-  }
-  return "";
+  return test::refusal_by([&] { plan_of(flags); });
 }
 
 TEST(TransformerEngine, RefusesWhatIsNotModelled) {

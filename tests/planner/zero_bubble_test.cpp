@@ -93,12 +93,7 @@ TEST(ZeroBubble, KeepsWhatWeightsNeedUntilTheyAreFound) {
 }
 
 std::string refusal_of(const Flags& flags) {
-  try {
-    plan_of(test::with(split, flags));
-  } catch (const InputError& error) {
-    return headline(error.problems().front());
-  }
-  return "";
+  return test::refusal_by([&] { plan_of(test::with(split, flags)); });
 }
 
 TEST(ZeroBubble, IsRefusedWhereBackwardPassesAreWhole) {

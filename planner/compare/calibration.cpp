@@ -63,7 +63,7 @@ void check_profiles(const std::vector<std::pair<std::string, MeasuredPlan>>& pla
 
 std::vector<Observation> observe(const MeasuredPlan& plan) {
   const Schedule& schedule = plan.schedule;
-  const Bindings bindings = mean_bindings(plan);
+  const Bindings bindings = busiest_bindings(plan);
   const Timeline simulated = simulate(schedule, bindings, price(schedule, bindings, plan.profile));
   const std::vector<Seconds> predicted = mean_durations(schedule, simulated);
   const std::vector<double> counts = ops_by_work(schedule, simulated);

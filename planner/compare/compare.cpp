@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
+#include <optional>
+#include <utility>
 
 #include "costmodel/io/schedule_lines.h"
 #include "costmodel/io/yaml.h"
@@ -79,6 +82,25 @@ std::vector<Seconds> rank_medians(const std::vector<Timeline>& measured) {
   return result;
 }
 
+// Rows of the rank with most over the mean of the ranks, over all exchanges.
+std::optional<double> routing_imbalance(const MeasuredPlan& plan, const Bindings& busiest) {
+  double mean = 0, n = 0;
+  const std::vector<Symbol>& symbols = plan.schedule.symbols;
+  const auto rows = [&](const Bindings& bindings) {
+    double sum = 0;
+    for (std::size_t i = 0; i < symbols.size(); ++i)
+      if (symbols[i].kind == SymbolKind::rows_received) sum += static_cast<double>(bindings[i]);
+    return sum;
+  };
+  for (const Timeline& timeline : plan.measured)
+    for (const Bindings& bindings : timeline.bindings) {
+      mean += rows(bindings);
+      n += 1;
+    }
+  if (mean <= 0) return std::nullopt;
+  return rows(busiest) / (mean / n);
+}
+
 }  // namespace
 
 Seconds median(std::vector<Seconds> values) {
@@ -89,17 +111,21 @@ Seconds median(std::vector<Seconds> values) {
   return (values[middle - 1] + values[middle]) / 2.0;
 }
 
-Bindings mean_bindings(const MeasuredPlan& plan) {
-  std::vector<double> sums(plan.schedule.symbols.size(), 0.0);
-  double n = 0;
+Bindings busiest_bindings(const MeasuredPlan& plan) {
+  std::map<std::pair<std::int32_t, std::size_t>, Bindings> most;  // by step and micro-step
   for (const Timeline& timeline : plan.measured) {
-    for (const Bindings& bindings : timeline.bindings) {
-      for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += static_cast<double>(bindings[i]);
-      n += 1;
+    for (std::size_t m = 0; m < timeline.bindings.size(); ++m) {
+      const auto [entry, is_new] = most.try_emplace({timeline.step, m}, timeline.bindings[m]);
+      for (std::size_t i = 0; i < entry->second.size(); ++i)
+        entry->second[i] = std::max(entry->second[i], timeline.bindings[m][i]);
     }
   }
+  std::vector<double> sums(plan.schedule.symbols.size(), 0.0);
+  for (const auto& [place, bindings] : most)
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += static_cast<double>(bindings[i]);
   Bindings result;
-  for (const double sum : sums) result.push_back(static_cast<std::int64_t>(std::llround(sum / n)));
+  for (const double sum : sums)
+    result.push_back(std::llround(sum / static_cast<double>(most.size())));
   return result;
 }
 
@@ -146,8 +172,9 @@ Timeline from_last_arrival(const MeasuredPlan& plan, std::size_t index, Duration
 
 Comparison compare(const MeasuredPlan& plan) {
   Comparison result;
-  const Bindings bindings = mean_bindings(plan);
+  const Bindings bindings = busiest_bindings(plan);
   const Prices prices = price(plan.schedule, bindings, plan.profile);
+  result.routing_imbalance = routing_imbalance(plan, bindings);
   result.predicted = to_seconds(makespan(plan.predicted));
   result.on_data = to_seconds(makespan(simulate(plan.schedule, bindings, prices)));
   std::vector<Seconds> steps, replays, skews;

@@ -5,6 +5,7 @@
 // measured durations pushed through the schedule.
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,12 +44,14 @@ struct KernelTime {
 /// A step as predicted and as measured.
 struct Comparison {
   Seconds predicted;  ///< step as planned
-  Seconds on_data;    ///< the same, priced under the data that came
+  Seconds on_data;    ///< the same, priced under the data of the rank that had most
   Seconds replayed;   ///< durations of role_timelines() through the schedule, median
   Seconds measured;   ///< median over recorded steps and ranks
   Seconds skew;       ///< waiting for late ranks, median
   StepAccount predicted_account;
-  StepAccount measured_account;       ///< medians, collectives counted from the last rank's arrival
+  StepAccount measured_account;  ///< medians, collectives counted from the last rank's arrival
+  /// Rows of the rank with most over the mean of the ranks, mean over exchanges; absent without.
+  std::optional<double> routing_imbalance;
   std::vector<KernelTime> kernels;    ///< largest difference first
   std::vector<Seconds> rank_medians;  ///< by rank
   MemoryPeak predicted_memory;
@@ -70,8 +73,13 @@ Seconds median(std::vector<Seconds> values);
 ///          it the others; sections without symbols have any
 MemoryPeak memory_on_data(const Schedule& schedule, const Timeline& timeline);
 
-/// Symbols as the recorded steps bound them: the mean over micro-steps, steps and ranks.
-Bindings mean_bindings(const MeasuredPlan& plan);
+/// Symbols as the recorded steps bound them: of each the largest over ranks, the mean over
+/// micro-steps and steps.
+///
+/// Assumes: ranks wait for each other before and after what a symbol sizes: experts lie between two
+///          exchanges of rows, attention between the gathers of two layers. role_timelines() takes
+///          durations in the same way.
+Bindings busiest_bindings(const MeasuredPlan& plan);
 
 /// Which of the groups of this shape `rank` is in: ranks of one group have the same.
 inline std::pair<std::int32_t, std::int32_t> group_of(const GroupShape& shape, std::int32_t rank) {

@@ -31,25 +31,27 @@ Json comparison_json(const MeasuredPlan& plan, const Comparison& c) {
                                     {"measured_s", time.measured.value}}));
   Json ranks = Json::array();
   for (const Seconds step : c.rank_medians) ranks.push_back(step.value);
-  return Json::object({{"schema", "xt.comparison/1"},
-                       {"model", plan.plan.model_name},
-                       {"machine", plan.plan.machine_name},
-                       {"ranks", plan.plan.ranks},
-                       {"n_timelines", static_cast<std::int64_t>(plan.measured.size())},
-                       {"predicted_step_time_s", c.predicted.value},
-                       {"measured_step_time_s", c.measured.value},
-                       {"step_time_error_ratio", c.error()},
-                       {"data_error_s", (c.predicted - c.on_data).value},
-                       {"cost_error_s", (c.on_data - c.replayed).value},
-                       {"schedule_error_s", (c.replayed - c.measured).value},
-                       {"skew_s", c.skew.value},
-                       {"rank_step_time_s", ranks},
-                       {"predicted_communication", traffic_json(c.predicted_account)},
-                       {"measured_communication", traffic_json(c.measured_account)},
-                       {"predicted_memory", memory_json(c.predicted_memory)},
-                       {"on_data_memory", memory_json(c.on_data_memory)},
-                       {"measured_memory", memory_json(c.measured_memory)},
-                       {"kernels", kernels}});
+  return Json::object(
+      {{"schema", "xt.comparison/1"},
+       {"model", plan.plan.model_name},
+       {"machine", plan.plan.machine_name},
+       {"ranks", plan.plan.ranks},
+       {"n_timelines", static_cast<std::int64_t>(plan.measured.size())},
+       {"predicted_step_time_s", c.predicted.value},
+       {"measured_step_time_s", c.measured.value},
+       {"step_time_error_ratio", c.error()},
+       {"data_error_s", (c.predicted - c.on_data).value},
+       {"cost_error_s", (c.on_data - c.replayed).value},
+       {"schedule_error_s", (c.replayed - c.measured).value},
+       {"skew_s", c.skew.value},
+       {"rank_step_time_s", ranks},
+       {"routing_imbalance", c.routing_imbalance ? Json(*c.routing_imbalance) : Json()},
+       {"predicted_communication", traffic_json(c.predicted_account)},
+       {"measured_communication", traffic_json(c.measured_account)},
+       {"predicted_memory", memory_json(c.predicted_memory)},
+       {"on_data_memory", memory_json(c.on_data_memory)},
+       {"measured_memory", memory_json(c.measured_memory)},
+       {"kernels", kernels}});
 }
 
 }  // namespace xt

@@ -91,6 +91,14 @@ std::string rank_line(const Comparison& c) {
                      slowest - c.rank_medians.begin(), format(*slowest), format(c.skew));
 }
 
+std::string routing_line(const Comparison& c) {
+  if (!c.routing_imbalance || c.rank_medians.size() < 2) return "";
+  return fmt::format(
+      "rows of the rank with most: {:.3g} times the mean, which is "
+      "--routing-imbalance of xt-plan\n",
+      *c.routing_imbalance);
+}
+
 }  // namespace
 
 std::string comparison_text(const MeasuredPlan& plan, const Comparison& comparison) {
@@ -101,7 +109,7 @@ std::string comparison_text(const MeasuredPlan& plan, const Comparison& comparis
   text += headline_table(plan, comparison).text() + "\n";
   text += split_table(comparison).text() + "\n";
   text += kernel_table(comparison).text() + "\n";
-  return text + rank_line(comparison);
+  return text + rank_line(comparison) + routing_line(comparison);
 }
 
 }  // namespace xt

@@ -1,6 +1,7 @@
 """Acceptance of overlap: two hosts in network namespaces, the link between them shaped so that one layer's
 gather, or one all-to-all, takes 0.25, 0.5 and 1 times a layer's forward compute. Needs root, ip, tc and two
-cores.
+cores. Weights hardly move, so that routing stays as a run before, over a link of any rate, shows it to be:
+plans are told how many rows the fuller rank gets.
 
 Of each link a profile is measured over it, plans with and without overlap are predicted by that profile and
 run over it in turn. Writes tests/accuracy/overlap.json, on which tests/accuracy asserts, and renews README's row. Uses only the
@@ -109,7 +110,7 @@ def flags_of(*tables):
 
 def make_plan(folder, model, machine, *tables):
     call(XT_PLAN, "schedule", "--model", model, "--machine", machine, "--devices", 2, "--recompute", "none",
-         *flags_of(*tables), "--out", folder, "--force")
+         "--learning-rate", 1e-9, *flags_of(*tables), "--out", folder, "--force")
 
 
 def train(hosts, plan, data):
@@ -200,7 +201,7 @@ def bytes_of_exchange(kernel, model, flags):
     return weights * 4 / 2
 
 
-def accept(hosts, name, experiment, share, folder, data, compute_s):
+def accept(hosts, name, experiment, share, folder, data, compute_s, routing):
     """One experiment over one link."""
     model = folder / f"{name}.json"
     traffic = experiment["traffic"]
@@ -210,7 +211,7 @@ def accept(hosts, name, experiment, share, folder, data, compute_s):
     plans = {side: folder / f"{name}_{side}" for side in ("with", "without")}
     metrics = {side: [] for side in plans}
     for side, plan in plans.items():
-        make_plan(plan, model, machine, experiment["flags"], experiment[side])
+        make_plan(plan, model, machine, experiment["flags"], experiment[side], routing)
     for number in range(ROUNDS):
         for side in (("with", "without") if number % 2 == 0 else ("without", "with")):
             metrics[side] += train(hosts, plans[side], data)
@@ -228,13 +229,14 @@ def accept(hosts, name, experiment, share, folder, data, compute_s):
     return row
 
 
-def compute_of_layer(hosts, name, experiment, folder, data):
-    """Over an unshaped link, and with nothing beside it."""
+def alone(hosts, name, experiment, folder, data):
+    """Seconds of a layer's compute, over an unshaped link and with nothing beside it, and how unequal routing is."""
     (folder / f"{name}.json").write_text(json.dumps(experiment["model"]))
     plan = folder / f"{name}_alone"
     make_plan(plan, folder / f"{name}.json", "h100_sxm", experiment["flags"], {"communication-overlap": "false"})
     train(hosts, plan, data)
-    return Recording(plan).layer_compute()
+    imbalance = json.loads(call(XT_PLAN, "compare", plan, "--json"))["routing_imbalance"]
+    return Recording(plan).layer_compute(), {} if imbalance is None else {"routing-imbalance": round(imbalance, 3)}
 
 
 def main():
@@ -249,8 +251,8 @@ def main():
         data = folder / "data.jsonl"
         data.write_text("".join(json.dumps({"input_ids": draw.choices(range(256), k=1024)}) + "\n" for _ in range(64)))
         for name, experiment in EXPERIMENTS.items():
-            compute_s = compute_of_layer(hosts, name, experiment, folder, data)
-            rows += [accept(hosts, name, experiment, share, folder, data, compute_s) for share in SHARES]
+            compute_s, routing = alone(hosts, name, experiment, folder, data)
+            rows += [accept(hosts, name, experiment, share, folder, data, compute_s, routing) for share in SHARES]
     table = {"schema": "xt.acceptance/1", "command": "scripts/accept.sh overlap", "rows": rows}
     TABLE.write_text(json.dumps(table, indent=1) + "\n")
     executor_facts.renew_readme()

@@ -47,7 +47,10 @@ std::vector<std::int64_t> message_sizes(Coverage coverage);
 inline constexpr std::array<Kernel, 4> timed_collectives = {
     Kernel::all_gather, Kernel::reduce_scatter, Kernel::all_reduce, Kernel::all_to_all};
 
-/// The times of every collective over all ranks and over every smaller group of neighbours.
+/// The times of every collective over all ranks and over every smaller group of neighbours. Where a
+/// link is slow, messages end with the first that takes 20 ms: beyond it a curve is flat, and the
+/// median of a few repeats is not, where a library has two ways to interleave sending and
+/// receiving.
 std::vector<TrafficTimes> time_collectives(Session& session, Coverage coverage,
                                            const RoundPlan& plan);
 

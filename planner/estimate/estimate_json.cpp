@@ -1,4 +1,5 @@
 #include "planner/estimate/estimate.h"
+#include "planner/estimate/run_cost.h"
 
 namespace xt {
 namespace {
@@ -173,6 +174,7 @@ Json estimate_json(const Plan& plan, const Estimate& estimate) {
        {"step_time_interval_80_s", interval_json(estimate)},
        {"calibration_error_ratio", plan.calibration_error ? Json(*plan.calibration_error) : Json()},
        {"tokens_per_device_s", tokens_per_device_s(plan, estimate)},
+       {"run", run_cost_json(run_cost(plan, estimate.account.step, estimate.deviation))},
        {"model_flops", estimate.model_flops.value},
        {"hardware_flops", estimate.hardware_flops.value},
        {"peak_flops_per_s", estimate.peak.value},

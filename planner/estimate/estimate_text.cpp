@@ -4,6 +4,7 @@
 #include "costmodel/report/table.h"
 #include "costmodel/units/format.h"
 #include "planner/estimate/estimate.h"
+#include "planner/estimate/run_cost.h"
 #include "planner/lower/engine.h"
 
 namespace xt {
@@ -261,6 +262,7 @@ std::string estimate_text(const Plan& plan, const Estimate& estimate, const Styl
       format(estimate.model_flops), format(estimate.peak),
       plan.strategy.has_fp8_products ? " in bf16, though products run in fp8," : "");
   text += interval_line(plan, estimate);
+  text += run_cost_text(plan, run_cost(plan, estimate.account.step, estimate.deviation));
   return text + evidence_line(estimate.evidence) + verdict(estimate, style);
 }
 

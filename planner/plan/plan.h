@@ -4,6 +4,7 @@
 // decided here by asking the schedule for its memory, never by a formula of its own.
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "costmodel/hardware/profile.h"
@@ -36,6 +37,12 @@ struct PlanData {
   std::optional<DataLoad> load = {};  ///< where lengths differ
 };
 
+/// All steps of a run together.
+struct PlanRun {
+  std::optional<double> tokens;             ///< that it trains on
+  std::optional<double> device_hour_price;  ///< in any currency
+};
+
 /// A run with everything resolved.
 struct Plan {
   std::string model_name;
@@ -46,6 +53,7 @@ struct Plan {
   Strategy strategy;
   PlanData data;
   PlanOptimizer optimizer;
+  PlanRun run;
   std::int64_t devices = 1;
   std::int64_t seed = 0;
   std::optional<double> calibration_error;  ///< median |error| of the overlay on plans not used

@@ -57,6 +57,7 @@ class Resolver {
     check_pipeline(plan_, *rules_, request_);
     request_.finish();
     choose_optimizer();
+    choose_run();
     check(plan_, *rules_, request_);
     request_.finish();
     check_balance(plan_, *rules_, request_);
@@ -77,6 +78,7 @@ class Resolver {
   void choose_data();
   void load_ranks();
   void choose_optimizer();
+  void choose_run();
 
   Request& request_;
   const RunFile& from_;
@@ -208,6 +210,13 @@ void Resolver::choose_optimizer() {
   o.momentum = from_.momentum.value_or(o.momentum);
   o.balance_loss = from_.balance_loss.value_or(o.balance_loss);
   o.router_bias_update_speed = from_.router_bias_update_speed.value_or(o.router_bias_update_speed);
+}
+
+void Resolver::choose_run() {
+  plan_.run = {from_.train_tokens, from_.device_hour_price};
+  if (from_.device_hour_price && !from_.train_tokens)
+    request_.problem("device_hour_price", "says what a run costs, but not how long it is",
+                     "add train_tokens");
 }
 
 }  // namespace

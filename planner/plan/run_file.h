@@ -100,6 +100,8 @@ struct RunFile {
   std::optional<double> router_bias_update_speed;
   std::optional<double> balance_loss;
   std::optional<std::int64_t> seed;
+  std::optional<double> train_tokens;
+  std::optional<double> device_hour_price;
 
   template <typename Archive>
   void describe(Archive& archive) {
@@ -331,6 +333,14 @@ struct RunFile {
                "Coefficient of the loss of unequally loaded experts (default 0: without)")
         .at_least(0);
     archive.field("seed", seed, "Of weights and data (default 0)").at_least(0);
+    archive
+        .field("train_tokens", train_tokens,
+               "Tokens of the whole run: answers say how long it takes (default: they do not)")
+        .above(0);
+    archive
+        .field("device_hour_price", device_hour_price,
+               "Of a device, in any currency: answers say what the whole run costs")
+        .above(0);
   }
 };
 

@@ -1,3 +1,4 @@
+#include "planner/estimate/run_cost.h"
 #include "planner/search/search.h"
 
 namespace xt {
@@ -46,6 +47,12 @@ Json candidate_json(const Search& search, std::size_t i) {
   const auto or_null = [&](auto value) {
     return outcome.account ? Json(value(*outcome.account)) : Json();
   };
+  // Null without train_tokens, and where nothing was simulated.
+  const auto run = [&](auto value) {
+    if (!outcome.account) return Json();
+    const auto cost = run_cost(plan, outcome.account->step, 0);
+    return cost ? value(*cost) : Json();
+  };
   return Json::object(
       {{"strategy", strategy_json(candidate.strategy)},
        {"peak_memory_bytes", outcome.peak.value},
@@ -57,6 +64,8 @@ Json candidate_json(const Search& search, std::size_t i) {
        {"step_time_s", or_null([](const StepAccount& of) { return of.step.value; })},
        {"tokens_per_device_s",
         or_null([&](const StepAccount& of) { return tokens_per_device_s(plan, of.step); })},
+       {"device_hours", run([](const RunCost& of) { return Json(of.device_hours); })},
+       {"money", run([](const RunCost& of) { return of.money ? Json(*of.money) : Json(); })},
        {"reason", verdict_names[static_cast<std::size_t>(search.verdicts[i])]},
        {"loses_on", loss_json(search, outcome)}});
 }

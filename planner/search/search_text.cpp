@@ -6,6 +6,7 @@
 
 #include "costmodel/report/table.h"
 #include "costmodel/units/format.h"
+#include "planner/estimate/run_cost.h"
 #include "planner/search/search.h"
 
 namespace xt {
@@ -64,22 +65,37 @@ std::string first_lines(const Search& search) {
   return text;
 }
 
+std::vector<Column> ranked_columns(const PlanRun& run) {
+  std::vector<Column> columns = {{""},    {"tokens/device/s"}, {"step", "s"},
+                                 {"MFU"}, {"in use", "GiB"},   {"P95", "GiB"}};
+  if (run.tokens) columns.push_back({"device hours"});
+  if (run.device_hour_price) columns.push_back({"cost"});
+  columns.push_back({"strategy", {}, Align::left});
+  return columns;
+}
+
+std::vector<std::string> ranked_row(std::size_t rank, const Plan& plan, const Estimate& answer) {
+  std::vector<std::string> row = {std::to_string(rank + 1),
+                                  "~" + significant(tokens_per_device_s(plan, answer), 4),
+                                  "~" + significant(answer.account.step.value, 4),
+                                  "~" + percent(answer.mfu()),
+                                  "~" + significant(gib(answer.device.p50()), 4),
+                                  "~" + significant(gib(answer.device.p95()), 4)};
+  if (const auto cost = run_cost(plan, answer.account.step, answer.deviation)) {
+    row.push_back("~" + significant(cost->device_hours, 4));
+    if (cost->money) row.push_back("~" + significant(*cost->money, 4));
+  }
+  return row;
+}
+
 std::string ranked_table(const Search& search) {
-  Table table({{""},
-               {"tokens/device/s"},
-               {"step", "s"},
-               {"MFU"},
-               {"in use", "GiB"},
-               {"P95", "GiB"},
-               {"strategy", {}, Align::left}});
+  Table table(ranked_columns(plan_of(search.space, candidate(search, *search.winner())).run));
   for (std::size_t rank = 0; rank < search.ranked.size(); ++rank) {
     const std::size_t i = search.ranked[rank];
     const Plan plan = plan_of(search.space, candidate(search, i));
-    const Estimate answer = estimate(plan);
-    table.row({std::to_string(rank + 1), "~" + significant(tokens_per_device_s(plan, answer), 4),
-               "~" + significant(answer.account.step.value, 4), "~" + percent(answer.mfu()),
-               "~" + significant(gib(answer.device.p50()), 4),
-               "~" + significant(gib(answer.device.p95()), 4), words(search, i)});
+    std::vector<std::string> row = ranked_row(rank, plan, estimate(plan));
+    row.push_back(words(search, i));
+    table.row(std::move(row));
   }
   return "\n" + table.text();
 }
@@ -211,6 +227,15 @@ std::string risk_text(const Search& search, std::size_t i, const Style& style) {
                      style.painted(Meaning::warn, "at risk"), format(in_use), format(memory));
 }
 
+// What the winner's whole run takes; empty where nothing says how long it is.
+std::string winner_run_text(const Search& search) {
+  if (!search.winner()) return {};
+  const Plan plan = plan_of(search.space, candidate(search, *search.winner()));
+  if (!plan.run.tokens) return {};
+  const Estimate answer = estimate(plan);
+  return run_cost_text(plan, run_cost(plan, answer.account.step, answer.deviation));
+}
+
 std::string verdict_line(const Search& search, const Style& style) {
   if (const auto winner = search.winner())
     return fmt::format("\n{}: ~{} a step{}\n", style.painted(Meaning::good, words(search, *winner)),
@@ -255,7 +280,7 @@ std::string search_text(const Search& search, const Style& style) {
   std::string text = first_lines(search);
   if (search.winner()) text += ranked_table(search);
   text += losers_table(search) + refused_table(search.space) + alternatives_table(search);
-  return text + verdict_line(search, style);
+  return text + verdict_line(search, style) + winner_run_text(search);
 }
 
 }  // namespace xt

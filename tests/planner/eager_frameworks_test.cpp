@@ -82,6 +82,22 @@ TEST(Composer, MetricsPassOverLogitsOfEachMicroStepOnceMore) {
               3 * 2 * bytes_each, 1e-9);
 }
 
+// A layer of Qwen3-8B has seven products, of which the last one's output no backward pass reads.
+//
+// Source: PyTorch 2.0, torch/utils/checkpoint.py, which has no early stop
+TEST(Composer, AllOfALayerRunsAgain) {
+  const auto products = [](const char* engine) {
+    const Plan plan = plan_with({{"engine", engine}, {"recompute", "all"}});
+    const Schedule schedule = lower(graph_of(plan), plan.strategy);
+    const auto count = std::ranges::count_if(schedule.ops, [&](const Op& op) {
+      return op.origin.phase == Phase::recompute && schedule.work(op).kernel == Kernel::matmul;
+    });
+    return count / plan.architecture.num_hidden_layers;
+  };
+  EXPECT_EQ(products("composer"), 7);
+  EXPECT_EQ(products("fsdp1"), 6);
+}
+
 // Each norm of a layer reads and writes fp32, between two conversions of as many numbers.
 TEST(InternEvo, NormsAreInFp32BetweenConversions) {
   const auto converted = [](const char* dtype) {

@@ -98,6 +98,25 @@ TEST(Composer, AllOfALayerRunsAgain) {
   EXPECT_EQ(products("fsdp1"), 6);
 }
 
+// Bytes of 16-bit input x of a backward pass per element of it: dy to its product with the weight
+// 2 + 2, that with x·rstd for the weight's gradient 6 and its sum 2, to fp32 2 + 4; times x and
+// summed 12 + 4, times rstd 4 + 4; the mean's written out 4, x to the first 8, twice that 8, the
+// product of both 12; both ways added 12, to 16 bits 4 + 2.
+//
+// Source: PyTorch, torch/csrc/autograd/FunctionsManual.cpp, mean_backward and pow_backward
+TEST(Eager, BackwardPassesOfNormsAreTheKernelsOfTheirFormula) {
+  const Plan plan = plan_with({{"engine", "torchtitan"}, {"compile", "false"}});
+  const Schedule schedule = lower(graph_of(plan), plan.strategy);
+  double bytes = 0;
+  for (const Op& op : schedule.ops) {
+    const bool is_of_norm = op.origin.phase == Phase::backward && op.origin.layer == 0 &&
+                            schedule.parts[op.origin.part] == "input_norm";
+    if (is_of_norm) bytes += static_cast<double>(memory_traffic(schedule.work(op), {}).value);
+  }
+  constexpr double elements = tokens * 4096;
+  EXPECT_EQ(bytes / elements, 4 + 6 + 2 + 6 + 16 + 8 + 4 + 8 + 8 + 12 + 12 + 6);
+}
+
 // Each norm of a layer reads and writes fp32, between two conversions of as many numbers.
 TEST(InternEvo, NormsAreInFp32BetweenConversions) {
   const auto converted = [](const char* dtype) {

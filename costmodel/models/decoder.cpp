@@ -10,6 +10,7 @@
 #include "costmodel/models/exchange_in_pieces.h"
 #include "costmodel/models/fp8_products.h"
 #include "costmodel/models/further_tokens.h"
+#include "costmodel/models/joined_products.h"
 #include "costmodel/models/stacked_heads.h"
 #include "costmodel/models/tensor_ranks.h"
 #include "costmodel/models/transformer_engine.h"
@@ -109,6 +110,8 @@ void rewrite(OpGraph& graph, Block& block, const GraphOptions& options) {
   } else if (options.has_fp8_products) {
     use_fp8_products(graph, block);
   }
+  if (options.joins_projections) join_projections(graph, block, options.joins_gradients);
+  if (options.sums_branches) sum_branches(graph, block);
   if (options.exchanges_in_pieces) exchange_in_pieces(block, options.tensor_parallel);
 }
 

@@ -83,6 +83,9 @@ struct GraphOptions {
   bool repeats_key_heads = false;  ///< before attention, for kernels that know no groups of heads
   bool stacks_heads = false;       ///< see stack_heads()
   bool fuses_gate_up = true;       ///< of a dense SwiGLU: one product for both
+  bool joins_projections = false;  ///< of query, key and value: see join_projections()
+  bool joins_gradients = false;    ///< of what that makes
+  bool sums_branches = false;      ///< see sum_branches()
   /// What the router gave a row weighs its activation, so that no backward pass reads what experts
   /// made of it; else it weighs that.
   bool weighs_activations = false;

@@ -190,6 +190,7 @@ constexpr EngineRules composer() {
   rules.name = "composer";
   rules.summary = "LLM-Foundry and Composer on PyTorch 2.0's FSDP, with their metrics";
   rules.recomputes_whole_layer = true;
+  rules.joins_projections = rules.joins_gradients = true;  // models/layers/attention.py, Wqkv
   rules.chunks_loss = false;
   rules.logged_metrics = 2;
   return rules;

@@ -19,6 +19,7 @@ constexpr EngineRules megatron() {
   rules.reduces_behind_gathers = true;
   rules.recomputes_whole_layer = true;
   rules.swaps_dense = false;
+  rules.joins_projections = rules.joins_gradients = true;  // core/transformer/attention.py
   rules.hides_exchange = false;
   rules.drops_by_op = true;
   rules.sends_copies = true;
@@ -89,6 +90,7 @@ constexpr EngineRules megatron_deepspeed() {
   rules.reduces_behind_gathers = true;
   rules.recomputes_whole_layer = true;
   rules.swaps_dense = false;
+  rules.joins_projections = rules.joins_gradients = true;  // model/transformer.py, query_key_value
   rules.hides_exchange = false;
   rules.splits_tensors = true;
   rules.has_unfused_attention = true;
@@ -176,7 +178,8 @@ constexpr EngineRules mindformers() {
   EngineRules rules = mindspeed();
   rules.name = "mindformers";
   rules.summary = "MindFormers: MindSpore with optimizer, tensor and pipeline parallelism";
-  rules.hand_cut = HandCut::chunks;  // models/utils.py, LayerSetting, offset
+  rules.hand_cut = HandCut::chunks;                         // models/utils.py, LayerSetting, offset
+  rules.joins_projections = rules.joins_gradients = false;  // models/llama, qkv_concat
   rules.splits_context = false;
   rules.sends_copies = false;
   rules.splits_tensors_of_experts = false;
@@ -211,6 +214,7 @@ constexpr EngineRules nanotron() {
   rules.reduces_behind_gathers = false;
   rules.fuses_swiglu = false;
   rules.stacks_heads = true;  // models/llama.py, CausalSelfAttention
+  rules.joins_gradients = false;
   rules.adds_after_backward = true;
   rules.has_gradient_buckets = true;
   rules.pools_narrow_logits = true;  // as in accelerate()
@@ -233,6 +237,8 @@ constexpr EngineRules internevo() {
   rules.swaps_dense = false;
   rules.hides_exchange = false;
   rules.fuses_gate_up = false;
+  rules.joins_projections = true;  // model/modules/multi_head_attention.py
+  rules.sums_branches = true;
   rules.splits_tensors = true;
   rules.overlaps_tensor_parallel = true;
   rules.replicates = true;

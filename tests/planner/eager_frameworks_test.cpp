@@ -82,20 +82,49 @@ TEST(Composer, MetricsPassOverLogitsOfEachMicroStepOnceMore) {
               3 * 2 * bytes_each, 1e-9);
 }
 
-// A layer of Qwen3-8B has seven products, of which the last one's output no backward pass reads.
+// No backward pass reads the output of a layer's last product, which fsdp1 does not compute again.
 //
 // Source: PyTorch 2.0, torch/utils/checkpoint.py, which has no early stop
 TEST(Composer, AllOfALayerRunsAgain) {
-  const auto products = [](const char* engine) {
+  const auto products = [](const char* engine, Phase phase) {
     const Plan plan = plan_with({{"engine", engine}, {"recompute", "all"}});
     const Schedule schedule = lower(graph_of(plan), plan.strategy);
     const auto count = std::ranges::count_if(schedule.ops, [&](const Op& op) {
-      return op.origin.phase == Phase::recompute && schedule.work(op).kernel == Kernel::matmul;
+      return op.origin.phase == phase && schedule.work(op).kernel == Kernel::matmul;
     });
     return count / plan.architecture.num_hidden_layers;
   };
-  EXPECT_EQ(products("composer"), 7);
-  EXPECT_EQ(products("fsdp1"), 6);
+  EXPECT_EQ(products("composer", Phase::recompute), products("composer", Phase::forward));
+  EXPECT_EQ(products("fsdp1", Phase::recompute), products("fsdp1", Phase::forward) - 1);
+}
+
+// One product makes queries, keys and values, and one each their gradients, of outputs that are
+// copied together; where they are three, two sums of gradients of their input are kernels too.
+TEST(Projections, AreOneProductWhereFrameworksJoinThem) {
+  const auto works = [](const Flags& more, Kernel kernel, std::string_view part) {
+    const Plan plan = plan_with(more);
+    const Schedule schedule = lower(graph_of(plan), plan.strategy);
+    std::vector<std::array<std::int64_t, 3>> extents;
+    for (const Op& op : schedule.ops)
+      if (const Work& work = schedule.work(op);
+          op.origin.layer == 0 && work.kernel == kernel && schedule.parts[op.origin.part] == part)
+        extents.push_back({work.extents[0].code, work.extents[1].code, work.extents[2].code});
+    return extents;
+  };
+  const std::vector<std::array<std::int64_t, 3>> joined = {{tokens, 4096 + 2 * 1024, 4096}};
+  const Flags megatron = {{"engine", "megatron"}};
+  for (const Kernel kernel :
+       {Kernel::matmul, Kernel::matmul_input_backward, Kernel::matmul_weight_backward_add}) {
+    EXPECT_EQ(works(megatron, kernel, "q_proj"), joined);
+    EXPECT_EQ(works(megatron, kernel, "k_proj").size(), 0U);
+  }
+  EXPECT_EQ(works(megatron, Kernel::cast, "q_proj").size(), 1U);
+  const Flags eager = {{"engine", "torchtitan"}, {"compile", "false"}};
+  const Flags compiled = {{"engine", "torchtitan"}, {"compile", "true"}};
+  EXPECT_EQ(works(eager, Kernel::matmul, "v_proj").size(), 1U);
+  EXPECT_EQ(works(eager, Kernel::cast, "v_proj").size(), 1U);
+  EXPECT_EQ(works(compiled, Kernel::cast, "v_proj").size(), 0U);
+  EXPECT_EQ(works(compiled, Kernel::matmul_input_backward_add, "v_proj").size(), 1U);
 }
 
 // Bytes of 16-bit input x of a backward pass per element of it: dy to its product with the weight

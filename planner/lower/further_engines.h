@@ -171,7 +171,9 @@ constexpr EngineRules mindspeed() {
 /// gathers behind the cast to 16 bits, so that gradients are reduced in them too; MindFormers,
 /// which accumulates by passes of their own, in sums that are whole as gradient_accumulation_shard
 /// is off by default; a single micro-step has no sums; core/optim, FP32StateAdamWeightDecay, whose
-/// base fuses its ops on hosts alone (MindSpore, nn/optim/adam.py). Exchanges overlap only where
+/// base fuses its ops on hosts alone (MindSpore, nn/optim/adam.py). models/llama/llama_layer.py
+/// and llama_transformer.py, whose defaults concatenate neither projections nor gate and up, for
+/// what runs op by op, and norms in fp32. Exchanges overlap only where
 /// parallel_speed_up.json says so: utils/ms_context.cc has enable_opt_shard_comm_opt,
 /// enable_grad_comm_opt and matmul_grad_comm_overlap off
 constexpr EngineRules mindformers() {
@@ -179,7 +181,9 @@ constexpr EngineRules mindformers() {
   rules.name = "mindformers";
   rules.summary = "MindFormers: MindSpore with optimizer, tensor and pipeline parallelism";
   rules.hand_cut = HandCut::chunks;                         // models/utils.py, LayerSetting, offset
-  rules.joins_projections = rules.joins_gradients = false;  // models/llama, qkv_concat
+  rules.joins_projections = rules.joins_gradients = false;  // qkv_concat
+  rules.fuses_gate_up = rules.fuses_swiglu = false;         // ffn_concat; LlamaFeedForward
+  rules.puts_heads_first = rules.widens_norms = rules.sums_branches = true;
   rules.splits_context = false;
   rules.sends_copies = false;
   rules.splits_tensors_of_experts = false;

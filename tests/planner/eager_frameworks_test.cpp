@@ -146,6 +146,34 @@ TEST(Eager, BackwardPassesOfNormsAreTheKernelsOfTheirFormula) {
   EXPECT_EQ(bytes / elements, 4 + 6 + 2 + 6 + 16 + 8 + 4 + 8 + 8 + 12 + 12 + 6);
 }
 
+// Transposed are queries, keys and values, 4096 and twice 1024 columns, and what attention makes of
+// them; queries and keys are multiplied by the angles twice, swapped and added, which is nine
+// tensors. The activation is two kernels, and sums of gradients that three and two products have
+// for their input are three.
+//
+// Source: MindFormers, models/llama/llama_transformer.py and llama_layer.py
+TEST(MindFormers, LayersRunOpByOpWithHeadsBeforeTokens) {
+  const Plan plan =
+      plan_with({{"engine", "mindformers"}, {"machine", "ascend_910b"}, {"model", "llama3_1_8b"}});
+  const Schedule schedule = lower(graph_of(plan), plan.strategy);
+  double passes = 0, sums = 0;
+  std::int64_t multiplications = 0;
+  for (const Op& op : schedule.ops) {
+    const Work& work = schedule.work(op);
+    const std::string_view part = schedule.parts[op.origin.part];
+    if (op.origin.layer != 0) continue;
+    if (work.kernel == Kernel::multiply) ++multiplications;
+    if (work.kernel != Kernel::cast) continue;
+    const double bytes = static_cast<double>(memory_traffic(work, {}).value);
+    if (part == "rope" || part == "attention") passes += bytes;
+    if (part.ends_with("_proj")) sums += bytes;
+  }
+  constexpr double query = tokens * 4096 * 2, key = tokens * 1024 * 2;
+  EXPECT_EQ(passes, 2 * (9 * (query + key) + 2 * (query + 2 * key + query)));
+  EXPECT_EQ(sums, 3 * 3 * query);
+  EXPECT_EQ(multiplications, 3);
+}
+
 // Each norm of a layer reads and writes fp32, between two conversions of as many numbers.
 TEST(InternEvo, NormsAreInFp32BetweenConversions) {
   const auto converted = [](const char* dtype) {

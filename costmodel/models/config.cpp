@@ -13,7 +13,7 @@
 namespace xt {
 namespace {
 
-constexpr std::array<Family, 15> rows = {{
+constexpr std::array<Family, 16> rows = {{
     {.model_type = "qwen3",
      .summary = "dense decoder with grouped query attention and norms of query and key",
      .has_qk_norm = true,
@@ -26,6 +26,9 @@ constexpr std::array<Family, 15> rows = {{
     {.model_type = "llama",
      .summary = "dense decoder with grouped query attention",
      .is_executed = true},
+    {.model_type = "mistral",
+     .summary = "as llama, with a window in all layers where files say so",
+     .may_have_windows = true},
     {.model_type = "baichuan",
      .summary = "the same with ALiBi; without the norm of Baichuan 2's lm_head",
      .has_alibi = true},
@@ -273,6 +276,8 @@ void ModelConfig::check_window(Reader& reader, const Family& family) {
     a.sliding_window = sliding_window_.value_or(0);
     if (!sliding_window_)
       reader.problem("model_type", "a " + a.model_type + " model needs sliding_window");
+  } else if (family.may_have_windows) {
+    a.sliding_window = sliding_window_.value_or(0);
   } else if (family.has_experts_for_ffn && sliding_window_) {
     reader.problem("sliding_window", "not supported: sliding windows");
   }

@@ -25,7 +25,8 @@ struct Family {
   bool has_sinks = false;
   bool has_norms_behind = false;  ///< and norms of query and key over all heads together
   std::int64_t full_attention_every =
-      0;  ///< layers of which the others have a window; 0: no window
+      0;                          ///< layers of which the others have a window; 0: no window
+  bool may_have_windows = false;  ///< in all layers, where files say how long
   bool has_experts = false;
   bool has_experts_for_ffn = false;  ///< intermediate_size is the width of an expert
   bool has_shared_experts = false;   ///< and leading layers without experts, where files say so

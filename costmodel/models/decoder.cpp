@@ -10,6 +10,8 @@
 #include "costmodel/models/exchange_in_pieces.h"
 #include "costmodel/models/fp8_products.h"
 #include "costmodel/models/further_tokens.h"
+#include "costmodel/models/heads_first.h"
+#include "costmodel/models/joined_products.h"
 #include "costmodel/models/stacked_heads.h"
 #include "costmodel/models/tensor_ranks.h"
 #include "costmodel/models/transformer_engine.h"
@@ -101,6 +103,7 @@ void build_head(OpGraph& graph, const Architecture& model) {
 // Passes over a layer that its halves do not know of.
 void rewrite(OpGraph& graph, Block& block, const GraphOptions& options) {
   if (options.stacks_heads) stack_heads(graph, block);
+  if (options.puts_heads_first) put_heads_first(graph, block);
   if (options.widens_residuals) widen_residuals(graph, block);
   if (!options.is_compiled) use_eager_kernels(graph, block);
   if (options.widens_norms) widen_norms(graph, block);
@@ -109,6 +112,8 @@ void rewrite(OpGraph& graph, Block& block, const GraphOptions& options) {
   } else if (options.has_fp8_products) {
     use_fp8_products(graph, block);
   }
+  if (options.joins_projections) join_projections(graph, block, options.joins_gradients);
+  if (options.sums_branches) sum_branches(graph, block);
   if (options.exchanges_in_pieces) exchange_in_pieces(block, options.tensor_parallel);
 }
 

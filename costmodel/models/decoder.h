@@ -83,6 +83,10 @@ struct GraphOptions {
   bool repeats_key_heads = false;  ///< before attention, for kernels that know no groups of heads
   bool stacks_heads = false;       ///< see stack_heads()
   bool fuses_gate_up = true;       ///< of a dense SwiGLU: one product for both
+  bool joins_projections = false;  ///< of query, key and value: see join_projections()
+  bool joins_gradients = false;    ///< of what that makes
+  bool sums_branches = false;      ///< see sum_branches()
+  bool puts_heads_first = false;   ///< see put_heads_first()
   /// What the router gave a row weighs its activation, so that no backward pass reads what experts
   /// made of it; else it weighs that.
   bool weighs_activations = false;
@@ -91,7 +95,7 @@ struct GraphOptions {
   /// nothing.
   bool keeps_router_bias = false;
   bool has_balance_loss = false;  ///< of softmax routers, over all layers of a pack
-  bool fuses_swiglu = true;       ///< of that product; else halves of it go through two kernels
+  bool fuses_swiglu = true;       ///< else gate and up go through two kernels
   /// Rows of experts are permuted, activated, weighted and summed by few kernels; else op by op:
   /// see unfused_experts.cpp.
   bool fuses_experts = true;

@@ -50,7 +50,7 @@ void DenseHalf::activate() {
     write_.forward(Kernel::multiply, "activation", {T_ * F_}, {silu_, x}, {act_});
   } else if (!is_split()) {
     write_.forward(Kernel::swiglu, "activation", {T_, F_}, {x}, {act_});
-  } else if (options_.is_compiled) {
+  } else if (options_.is_compiled && options_.fuses_swiglu) {
     write_.forward(Kernel::silu_multiply, "activation", {T_, F_}, {x, first_.back().y}, {act_});
   } else {
     silu_ = write_.value({T_, F_, 1});
@@ -81,7 +81,7 @@ void DenseHalf::activate_backward(ValueId d_act) {
     halves_backward(d_act);
   } else if (!is_split()) {
     write_.backward(Kernel::swiglu_backward, "activation", {T_, F_}, {d_act, x}, {dx});
-  } else if (options_.is_compiled) {
+  } else if (options_.is_compiled && options_.fuses_swiglu) {
     write_.backward(Kernel::silu_multiply_backward, "activation", {T_, F_},
                     {d_act, x, first_.back().y}, {dx, first_.back().dy});
   } else {

@@ -21,6 +21,8 @@ class EagerKernels {
   void rewrite_rotary(const GraphOp& op);
   ValueId like(ValueId id, DType dtype);
   void pass(const GraphOp& from, std::int64_t n, ValueId x, ValueId y, bool sums = false);
+  void fill(const GraphOp& from, std::int64_t n, ValueId x, ValueId y);
+  ValueId square_backward(const GraphOp& from, std::int64_t n, ValueId d_mean, ValueId x);
   void operate(Kernel kernel, const GraphOp& from, std::int64_t n, std::vector<ValueId> inputs,
                ValueId y);
   // Whether a value is in fp32 though products are not.
@@ -84,6 +86,12 @@ void EagerKernels::pass(const GraphOp& from, std::int64_t n, ValueId x, ValueId 
   written_.push_back(std::move(op));
 }
 
+// One kernel that writes `n` elements of y from few of x.
+void EagerKernels::fill(const GraphOp& from, std::int64_t n, ValueId x, ValueId y) {
+  pass(from, n, x, y);
+  written_.back().work.extents = {n, width_of(y)};
+}
+
 void EagerKernels::operate(Kernel kernel, const GraphOp& from, std::int64_t n,
                            std::vector<ValueId> inputs, ValueId y) {
   GraphOp op;
@@ -118,7 +126,6 @@ void EagerKernels::rewrite_norm_backward(const GraphOp& op) {
   const ValueId d_scaled = like(dy, graph_.dtype), product = like(dy, graph_.dtype);
   const ValueId d_wide = like(dy, DType::fp32), along = like(dy, DType::fp32);
   const ValueId dx_wide = is_wide(dx) ? dx : like(dy, DType::fp32);
-  const ValueId through_rstd = like(dy, DType::fp32);
   const ValueId d_rstd = like(rstd, DType::fp32);
   pass(op, n, dy, d_scaled);
   operate(Kernel::multiply, op, n, {dy, kept.scaled}, product);
@@ -127,9 +134,23 @@ void EagerKernels::rewrite_norm_backward(const GraphOp& op) {
   operate(Kernel::multiply, op, n, {d_wide, kept.wide}, along);
   pass(op, n, along, d_rstd, true);
   pass(op, n, d_wide, dx_wide);
-  pass(op, n, kept.wide, through_rstd);
-  operate(Kernel::add, op, n, {through_rstd}, dx_wide);
+  operate(Kernel::add, op, n, {square_backward(op, n, d_rstd, kept.wide)}, dx_wide);
   if (!is_wide(dx)) pass(op, n, dx_wide, dx);
+}
+
+// The gradient of x through the mean of x²: the mean's is written out for each element, and that of
+// the power is x to the first, twice that, and the product of both.
+//
+// Source: PyTorch, torch/csrc/autograd/FunctionsManual.cpp, mean_backward and pow_backward
+ValueId EagerKernels::square_backward(const GraphOp& from, std::int64_t n, ValueId d_mean,
+                                      ValueId x) {
+  const ValueId each = like(x, DType::fp32), power = like(x, DType::fp32);
+  const ValueId twice = like(x, DType::fp32), dx = like(x, DType::fp32);
+  fill(from, n, d_mean, each);
+  pass(from, n, x, power);
+  pass(from, n, power, twice);
+  operate(Kernel::multiply, from, n, {each, twice}, dx);
+  return dx;
 }
 
 void EagerKernels::rewrite_rotary(const GraphOp& op) {

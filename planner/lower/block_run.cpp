@@ -149,7 +149,7 @@ void Lowering::emit(PreparedOp& op, const BlockRun& run, std::span<const OpId> a
   const std::size_t n_inputs = graph.inputs.size();
   const bool adds_product = run.adds_gradients && adds_gradients() &&
                             rules_.accumulates_in_products && adding(graph.work.kernel).has_value();
-  ValueId added = no_value;
+  added_.clear();
   for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
     const ValueId id = graph.outputs[i];
     BufferId& buffer = run.values[at(id)];
@@ -159,9 +159,9 @@ void Lowering::emit(PreparedOp& op, const BlockRun& run, std::span<const OpId> a
     if (!run.adds_gradients || adds_product || value.role != ValueRole::parameter_gradient ||
         reads_output(graph.work.kernel, i))
       continue;
-    added = id;
     operands_.back() =
         build_.transient({value.shape, value.dtype, MemoryCategory::gradients, Space::device});
+    added_.push_back({id, operands_.back()});
   }
   if (!op.is_known) know(op, run);
   const std::span<const BufferId> all(operands_);
@@ -173,7 +173,7 @@ void Lowering::emit(PreparedOp& op, const BlockRun& run, std::span<const OpId> a
                                 all.subspan(n_inputs),
                                 op.workspaces,
                                 after});
-  if (added != no_value) add_gradient(run, added, operands_.back());
+  for (const auto& [gradient, addend] : added_) add_gradient(run, gradient, addend);
 }
 
 // Autograd makes the gradient of a second use of a parameter a tensor of its own and adds it to the

@@ -45,6 +45,10 @@ struct EngineRules {
   bool fuses_gate_up = true;               ///< see GraphOptions
   bool fuses_swiglu = true;                ///< see GraphOptions
   bool weighs_activations = false;         ///< see GraphOptions
+  bool joins_projections = false;          ///< see GraphOptions
+  bool joins_gradients = false;            ///< see GraphOptions
+  bool sums_branches = false;              ///< see GraphOptions; so do kernels op by op
+  bool puts_heads_first = false;           ///< see GraphOptions
   bool repeats_key_heads = false;          ///< see GraphOptions
   bool stacks_heads = false;               ///< see GraphOptions
   bool has_unfused_attention = false;      ///< can make scores tensors: see GraphOptions

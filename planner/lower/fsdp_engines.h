@@ -182,11 +182,15 @@ constexpr EngineRules fsdp1() {
 
 /// Source: MosaicML Composer, trainer/trainer.py, which logs the model's metrics of every
 /// micro-step; llm-foundry, models/mpt/modeling_mpt.py, whose are cross-entropy and perplexity, of
-/// logits that are whole; all else is of `fsdp1`
+/// logits that are whole, and scripts/train/benchmarking/sweep.sh, which asks for PyTorch 2.0: its
+/// torch/utils/checkpoint.py runs all of a layer again, as stopping where nothing more is read came
+/// with 2.1 (pull request 90105 of March 2023); all else is of `fsdp1`
 constexpr EngineRules composer() {
   EngineRules rules = fsdp1();
   rules.name = "composer";
-  rules.summary = "LLM-Foundry and Composer on PyTorch's first FSDP, with their metrics";
+  rules.summary = "LLM-Foundry and Composer on PyTorch 2.0's FSDP, with their metrics";
+  rules.recomputes_whole_layer = true;
+  rules.joins_projections = rules.joins_gradients = true;  // models/layers/attention.py, Wqkv
   rules.chunks_loss = false;
   rules.logged_metrics = 2;
   return rules;

@@ -19,6 +19,7 @@ constexpr EngineRules megatron() {
   rules.reduces_behind_gathers = true;
   rules.recomputes_whole_layer = true;
   rules.swaps_dense = false;
+  rules.joins_projections = rules.joins_gradients = true;  // core/transformer/attention.py
   rules.hides_exchange = false;
   rules.drops_by_op = true;
   rules.sends_copies = true;
@@ -89,6 +90,7 @@ constexpr EngineRules megatron_deepspeed() {
   rules.reduces_behind_gathers = true;
   rules.recomputes_whole_layer = true;
   rules.swaps_dense = false;
+  rules.joins_projections = rules.joins_gradients = true;  // model/transformer.py, query_key_value
   rules.hides_exchange = false;
   rules.splits_tensors = true;
   rules.has_unfused_attention = true;
@@ -169,14 +171,19 @@ constexpr EngineRules mindspeed() {
 /// gathers behind the cast to 16 bits, so that gradients are reduced in them too; MindFormers,
 /// which accumulates by passes of their own, in sums that are whole as gradient_accumulation_shard
 /// is off by default; a single micro-step has no sums; core/optim, FP32StateAdamWeightDecay, whose
-/// base fuses its ops on hosts alone (MindSpore, nn/optim/adam.py). Exchanges overlap only where
+/// base fuses its ops on hosts alone (MindSpore, nn/optim/adam.py). models/llama/llama_layer.py
+/// and llama_transformer.py, whose defaults concatenate neither projections nor gate and up, for
+/// what runs op by op, and norms in fp32. Exchanges overlap only where
 /// parallel_speed_up.json says so: utils/ms_context.cc has enable_opt_shard_comm_opt,
 /// enable_grad_comm_opt and matmul_grad_comm_overlap off
 constexpr EngineRules mindformers() {
   EngineRules rules = mindspeed();
   rules.name = "mindformers";
   rules.summary = "MindFormers: MindSpore with optimizer, tensor and pipeline parallelism";
-  rules.hand_cut = HandCut::chunks;  // models/utils.py, LayerSetting, offset
+  rules.hand_cut = HandCut::chunks;                         // models/utils.py, LayerSetting, offset
+  rules.joins_projections = rules.joins_gradients = false;  // qkv_concat
+  rules.fuses_gate_up = rules.fuses_swiglu = false;         // ffn_concat; LlamaFeedForward
+  rules.puts_heads_first = rules.widens_norms = rules.sums_branches = true;
   rules.splits_context = false;
   rules.sends_copies = false;
   rules.splits_tensors_of_experts = false;
@@ -211,6 +218,7 @@ constexpr EngineRules nanotron() {
   rules.reduces_behind_gathers = false;
   rules.fuses_swiglu = false;
   rules.stacks_heads = true;  // models/llama.py, CausalSelfAttention
+  rules.joins_gradients = false;
   rules.adds_after_backward = true;
   rules.has_gradient_buckets = true;
   rules.pools_narrow_logits = true;  // as in accelerate()
@@ -233,6 +241,8 @@ constexpr EngineRules internevo() {
   rules.swaps_dense = false;
   rules.hides_exchange = false;
   rules.fuses_gate_up = false;
+  rules.joins_projections = true;  // model/modules/multi_head_attention.py
+  rules.sums_branches = true;
   rules.splits_tensors = true;
   rules.overlaps_tensor_parallel = true;
   rules.replicates = true;

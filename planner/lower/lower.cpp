@@ -350,6 +350,10 @@ GraphOptions graph_options(const Strategy& strategy) {
   options.has_balance_loss = strategy.has_balance_loss;
   options.repeats_key_heads = rules->repeats_key_heads;
   options.fuses_gate_up = rules->fuses_gate_up;
+  options.joins_projections = rules->joins_projections;
+  options.joins_gradients = rules->joins_gradients;
+  options.sums_branches = rules->sums_branches || !strategy.is_compiled;
+  options.puts_heads_first = rules->puts_heads_first;
   options.fuses_swiglu = rules->fuses_swiglu;
   options.stacks_heads = rules->stacks_heads;
   options.weighs_activations = rules->weighs_activations;

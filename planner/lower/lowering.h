@@ -372,6 +372,7 @@ class Lowering {
   std::vector<BufferId> outputs_;  ///< of the micro-step, where they are held
 
   std::vector<BufferId> operands_;                                 ///< of the op being written
+  std::vector<std::pair<ValueId, BufferId>> added_;                ///< by it: gradient and addend
   std::vector<WorkspaceSpec> workspaces_;                          ///< of the op being written
   std::array<std::int16_t, step_part_names.size()> step_parts_{};  ///< 1 + index; 0 if unused yet
 };

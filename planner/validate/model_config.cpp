@@ -22,7 +22,7 @@ struct TypeRule {
 // The first that fits a model counts. NVIDIA's Grok-1 has the layers of Mixtral.
 //
 // Source: dgxc-benchmarking, grok1/grok1_314b.yaml: norms before attention and experts, gated GELU
-constexpr std::array<TypeRule, 14> type_rules = {{
+constexpr std::array<TypeRule, 15> type_rules = {{
     {"deepseek_v3", [](const PublishedModel& m) { return m.kv_lora_rank.has_value(); }},
     {"gpt_oss", [](const PublishedModel& m) { return m.is_moe() && m.sliding_window.has_value(); }},
     {"qwen3_moe", [](const PublishedModel& m) { return m.is_moe() && is_named(m, "qwen3"); }},
@@ -41,6 +41,7 @@ constexpr std::array<TypeRule, 14> type_rules = {{
     {"qwen3", [](const PublishedModel& m) { return m.gated_mlp && is_named(m, "qwen3"); }},
     {"qwen2", [](const PublishedModel& m) { return m.gated_mlp && is_named(m, "qwen"); }},
     {"olmo3", [](const PublishedModel& m) { return is_named(m, "olmo"); }},
+    {"mistral", [](const PublishedModel& m) { return m.gated_mlp && is_named(m, "mistral"); }},
     {"llama", [](const PublishedModel& m) { return m.gated_mlp && m.position == "rope"; }},
     {"other", [](const PublishedModel&) { return true; }},
 }};
@@ -89,6 +90,12 @@ void add_latent_attention(Config& config, const PublishedModel& model) {
       .number("qk_rope_head_dim", model.qk_rope_head_dim)
       .number("v_head_dim", model.v_head_dim);
 }
+
+// Tokens that Mistral 7B attends to, where a row does not say.
+//
+// Source: config.json of mistralai/Mistral-7B-v0.1; ModelLink,
+// examples/mistral/pretrain_mistral_7b_ptd.sh, --sliding-window
+constexpr std::int64_t mistral_window = 4096;
 
 // MPT's names; all of a row's sequences have learned positions. Biases are there unless somebody
 // asks for none, and the parameters that LLM-Foundry prints count them.
@@ -145,6 +152,8 @@ ModelConfig model_config(const PublishedModel& model, std::int64_t positions,
   Config config(type);
   if (type == "gpt_oss" || type == "olmo3")
     config.number("sliding_window", model.sliding_window.value_or(positions));
+  if (type == "mistral")
+    config.number("sliding_window", model.sliding_window.value_or(mistral_window));
   config.number("vocab_size", model.vocab_size)
       .number("hidden_size", model.hidden_size)
       .number("num_hidden_layers", model.num_hidden_layers)

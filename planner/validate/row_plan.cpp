@@ -161,8 +161,8 @@ constexpr std::array<Refusal, 19> refusals = {{
      [](const PublishedRow& row) { return notes_say(row, "delayed wgrad"); }},
     {"sliding windows",
      [](const PublishedRow& row) {
-       return row.model.sliding_window && model_type(row.model) != "gpt_oss" &&
-              model_type(row.model) != "olmo3";
+       const std::string_view type = model_type(row.model);
+       return row.model.sliding_window && type != "gpt_oss" && type != "olmo3" && type != "mistral";
      }},
     {no_model,
      [](const PublishedRow& row) {

@@ -82,6 +82,98 @@ TEST(Composer, MetricsPassOverLogitsOfEachMicroStepOnceMore) {
               3 * 2 * bytes_each, 1e-9);
 }
 
+// No backward pass reads the output of a layer's last product, which fsdp1 does not compute again.
+//
+// Source: PyTorch 2.0, torch/utils/checkpoint.py, which has no early stop
+TEST(Composer, AllOfALayerRunsAgain) {
+  const auto products = [](const char* engine, Phase phase) {
+    const Plan plan = plan_with({{"engine", engine}, {"recompute", "all"}});
+    const Schedule schedule = lower(graph_of(plan), plan.strategy);
+    const auto count = std::ranges::count_if(schedule.ops, [&](const Op& op) {
+      return op.origin.phase == phase && schedule.work(op).kernel == Kernel::matmul;
+    });
+    return count / plan.architecture.num_hidden_layers;
+  };
+  EXPECT_EQ(products("composer", Phase::recompute), products("composer", Phase::forward));
+  EXPECT_EQ(products("fsdp1", Phase::recompute), products("fsdp1", Phase::forward) - 1);
+}
+
+// One product makes queries, keys and values, and one each their gradients, of outputs that are
+// copied together; where they are three, two sums of gradients of their input are kernels too.
+TEST(Projections, AreOneProductWhereFrameworksJoinThem) {
+  const auto works = [](const Flags& more, Kernel kernel, std::string_view part) {
+    const Plan plan = plan_with(more);
+    const Schedule schedule = lower(graph_of(plan), plan.strategy);
+    std::vector<std::array<std::int64_t, 3>> extents;
+    for (const Op& op : schedule.ops)
+      if (const Work& work = schedule.work(op);
+          op.origin.layer == 0 && work.kernel == kernel && schedule.parts[op.origin.part] == part)
+        extents.push_back({work.extents[0].code, work.extents[1].code, work.extents[2].code});
+    return extents;
+  };
+  const std::vector<std::array<std::int64_t, 3>> joined = {{tokens, 4096 + 2 * 1024, 4096}};
+  const Flags megatron = {{"engine", "megatron"}};
+  for (const Kernel kernel :
+       {Kernel::matmul, Kernel::matmul_input_backward, Kernel::matmul_weight_backward_add}) {
+    EXPECT_EQ(works(megatron, kernel, "q_proj"), joined);
+    EXPECT_EQ(works(megatron, kernel, "k_proj").size(), 0U);
+  }
+  EXPECT_EQ(works(megatron, Kernel::cast, "q_proj").size(), 1U);
+  const Flags eager = {{"engine", "torchtitan"}, {"compile", "false"}};
+  const Flags compiled = {{"engine", "torchtitan"}, {"compile", "true"}};
+  EXPECT_EQ(works(eager, Kernel::matmul, "v_proj").size(), 1U);
+  EXPECT_EQ(works(eager, Kernel::cast, "v_proj").size(), 1U);
+  EXPECT_EQ(works(compiled, Kernel::cast, "v_proj").size(), 0U);
+  EXPECT_EQ(works(compiled, Kernel::matmul_input_backward_add, "v_proj").size(), 1U);
+}
+
+// Bytes of 16-bit input x of a backward pass per element of it: dy to its product with the weight
+// 2 + 2, that with x·rstd for the weight's gradient 6 and its sum 2, to fp32 2 + 4; times x and
+// summed 12 + 4, times rstd 4 + 4; the mean's written out 4, x to the first 8, twice that 8, the
+// product of both 12; both ways added 12, to 16 bits 4 + 2.
+//
+// Source: PyTorch, torch/csrc/autograd/FunctionsManual.cpp, mean_backward and pow_backward
+TEST(Eager, BackwardPassesOfNormsAreTheKernelsOfTheirFormula) {
+  const Plan plan = plan_with({{"engine", "torchtitan"}, {"compile", "false"}});
+  const Schedule schedule = lower(graph_of(plan), plan.strategy);
+  double bytes = 0;
+  for (const Op& op : schedule.ops) {
+    const bool is_of_norm = op.origin.phase == Phase::backward && op.origin.layer == 0 &&
+                            schedule.parts[op.origin.part] == "input_norm";
+    if (is_of_norm) bytes += static_cast<double>(memory_traffic(schedule.work(op), {}).value);
+  }
+  constexpr double elements = tokens * 4096;
+  EXPECT_EQ(bytes / elements, 4 + 6 + 2 + 6 + 16 + 8 + 4 + 8 + 8 + 12 + 12 + 6);
+}
+
+// Transposed are queries, keys and values, 4096 and twice 1024 columns, and what attention makes of
+// them; queries and keys are multiplied by the angles twice, swapped and added, which is nine
+// tensors. The activation is two kernels, and sums of gradients that three and two products have
+// for their input are three.
+//
+// Source: MindFormers, models/llama/llama_transformer.py and llama_layer.py
+TEST(MindFormers, LayersRunOpByOpWithHeadsBeforeTokens) {
+  const Plan plan =
+      plan_with({{"engine", "mindformers"}, {"machine", "ascend_910b"}, {"model", "llama3_1_8b"}});
+  const Schedule schedule = lower(graph_of(plan), plan.strategy);
+  double passes = 0, sums = 0;
+  std::int64_t multiplications = 0;
+  for (const Op& op : schedule.ops) {
+    const Work& work = schedule.work(op);
+    const std::string_view part = schedule.parts[op.origin.part];
+    if (op.origin.layer != 0) continue;
+    if (work.kernel == Kernel::multiply) ++multiplications;
+    if (work.kernel != Kernel::cast) continue;
+    const double bytes = static_cast<double>(memory_traffic(work, {}).value);
+    if (part == "rope" || part == "attention") passes += bytes;
+    if (part.ends_with("_proj")) sums += bytes;
+  }
+  constexpr double query = tokens * 4096 * 2, key = tokens * 1024 * 2;
+  EXPECT_EQ(passes, 2 * (9 * (query + key) + 2 * (query + 2 * key + query)));
+  EXPECT_EQ(sums, 3 * 3 * query);
+  EXPECT_EQ(multiplications, 3);
+}
+
 // Each norm of a layer reads and writes fp32, between two conversions of as many numbers.
 TEST(InternEvo, NormsAreInFp32BetweenConversions) {
   const auto converted = [](const char* dtype) {

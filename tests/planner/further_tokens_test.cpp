@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "costmodel/diagnostics/diagnostic.h"
+#include "costmodel/ir/verify.h"
 #include "planner/estimate/estimate.h"
 #include "planner/lower/lower.h"
 #include "tests/planner/plans.h"
@@ -109,6 +110,21 @@ std::vector<std::string> problems_of(const Flags& more) {
     return messages;
   }
   return {};
+}
+
+// Layers of OLMo 3 read their input behind no norm: where products in fp8 keep copies of it, what
+// is only run again because the engine runs all of an ffn again needs the product that made it.
+TEST(FurtherTokens, OfNormsBehindRunAgainWithAllThatTheirFfnReads) {
+  const Plan plan = test::plan_of({{"model", "olmo3_7b"},
+                                   {"machine", "h100_sxm"},
+                                   {"devices", "8"},
+                                   {"engine", "megatron"},
+                                   {"pack_length", "4096"},
+                                   {"further_tokens", "1"},
+                                   {"recompute_ops", "ffn"},
+                                   {"fp8_products", "true"},
+                                   {"fp8_recipe", "delayed"}});
+  EXPECT_TRUE(verify(schedule_of(plan)).empty());
 }
 
 TEST(FurtherTokens, AreRefusedWhereTheyAreNotModelled) {

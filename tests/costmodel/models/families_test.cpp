@@ -55,6 +55,12 @@ TEST(Families, EveryFourthLayerOfOlmo3SeesAllTokens) {
     EXPECT_EQ(windows[layer], layer % 4 == 3 ? 0 : 4096) << layer;
 }
 
+// Source: Hugging Face transformers, modeling_mistral.py, whose layers all have the config's window
+TEST(Families, AllLayersOfMistralHaveTheWindowThatItsFileStates) {
+  const std::vector<std::int64_t> windows = windows_of(graph_of("mistral_7b"));
+  EXPECT_EQ(windows, std::vector<std::int64_t>(32, 4096));
+}
+
 TEST(Families, OthersHaveNoWindow) {
   for (const std::int64_t window : windows_of(graph_of("qwen2_5_7b"))) EXPECT_EQ(window, 0);
 }

@@ -114,6 +114,8 @@ struct EngineRules {
   bool swaps_optimizer = false;       ///< can keep AdamW's moments on the host
   bool has_muon = false;              ///< Muon for the matrices of layers
   std::int64_t reduce_bucket = 0;     ///< see Strategy; 0: gradients are reduced unit by unit
+  /// Buckets of stage 3 whose reductions may be in flight: see lower/reductions_in_flight.cpp.
+  std::int64_t reductions_in_flight = 0;
   std::int64_t optimizer_copies = 0;  ///< temporaries of a parameter's shard in its update
 
   /// Temporaries of one kernel call that are alive at once, appended to the list.

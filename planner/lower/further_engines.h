@@ -125,6 +125,7 @@ constexpr EngineRules deepspeed() {
   rules.copies_gathered = true;
   rules.copies_gradients = true;
   rules.further_copies = 2;
+  rules.reductions_in_flight = 3;  // runtime/zero/stage3.py, max_param_reduce_events, and its own
   rules.pools_by_stream = true;
   rules.reduces_behind_gathers = true;
   rules.recomputes_whole_layer = true;
@@ -283,7 +284,7 @@ constexpr EngineRules colossalai() {
   rules.may_keep_references = rules.swaps_dense = false;
   rules.may_compile_loss = rules.has_liger_loss = false;
   rules.updates_on_host = false;
-  rules.reduce_bucket = 0;
+  rules.reduce_bucket = rules.reductions_in_flight = 0;
   rules.most_zero = 2;
   return rules;
 }

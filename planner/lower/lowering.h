@@ -46,6 +46,15 @@ class Lowering {
   void reduce_root(bool is_first);
   void convert_reduced(const Origin& from, UnitFlat& flat, BufferId reduced, bool is_first);
   void settle(bool is_first);
+
+  // reductions_in_flight.cpp: what they read
+  bool has_reductions_in_flight() const {
+    return rules_.reductions_in_flight > 0 && strategy_.zero == 3;
+  }
+  void wait_for(const ReductionInFlight& of);
+  void wait_for_oldest(const UnitFlat& flat);
+  void wait_for_all();
+
   std::vector<OpId> pending_ops() const;
   std::vector<Values> unbound_values(const PreparedBlock& block) const;
   void bind_parameters(const FsdpUnit& unit, std::span<Values> values);
@@ -344,6 +353,7 @@ class Lowering {
   std::vector<PreparedBlock> blocks_;  ///< embedding, distinct decoder layers, head
   std::vector<FsdpUnit> units_;        ///< embedding, layers, head
   std::vector<PendingReduce> pending_;
+  std::vector<ReductionInFlight> in_flight_;  ///< the oldest first
   std::vector<PendingSum> pending_sums_;
   std::vector<RouterBias> router_biases_;
   std::vector<FsdpUnit*> deferred_;  ///< units whose gradients wait for the end of a chunk

@@ -190,6 +190,7 @@ void Lowering::backward(bool is_first) {
   for (std::int16_t layer = n_layers; layer-- > 0;) layer_backward(layer, is_first);
   embedding_backward(is_first);
   settle(is_first);
+  wait_for_all();
   add_pending();
 }
 

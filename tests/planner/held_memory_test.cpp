@@ -142,5 +142,42 @@ TEST(ReduceBucket, IsTheMostThatIsCopiedAtOnce) {
   EXPECT_EQ(largest({}), 1'000'000'000);  // of the head, which is larger
 }
 
+// Gradients of layers that are there, or held back, when those of a layer in the middle are
+// reduced.
+std::int64_t gradients_in_flight(const Flags& more) {
+  const Schedule schedule = schedule_of(test::with({{"engine", "deepspeed"}}, more));
+  OpId reduction{};
+  for (std::size_t i = 0; i < schedule.ops.size(); ++i)
+    if (schedule.work(schedule.ops[i]).kernel == Kernel::reduce_scatter &&
+        schedule.ops[i].origin.layer == 18)
+      reduction = OpId(static_cast<std::uint32_t>(i));
+  std::int64_t n = 0;
+  for (const HeldBack& of : schedule.held_back) {
+    const Buffer& buffer = schedule.buffer(of.buffer);
+    n += buffer.category == MemoryCategory::gradients && buffer.first_op < reduction &&
+         of.until >= reduction && schedule.op(buffer.first_op).origin.layer >= 0;
+  }
+  return n;
+}
+
+// A layer has 193 million elements: a bucket of as many is a layer, and one of more than all never
+// full. The head, which is larger, is reduced on its own.
+TEST(ReductionsInFlight, OfDeepSpeedAreThreeBuckets) {
+  EXPECT_EQ(gradients_in_flight({{"zero", "3"}, {"reduce_bucket", "194000000"}}), 3);
+  EXPECT_EQ(gradients_in_flight({{"zero", "3"}, {"reduce_bucket", "1000000"}}), 1);
+  EXPECT_EQ(gradients_in_flight({{"zero", "3"}, {"reduce_bucket", "4000000000"}}), 18);
+  EXPECT_EQ(gradients_in_flight({{"zero", "2"}}), 0);
+}
+
+TEST(ReductionsInFlight, AreInPoolsAndNotAllocated) {
+  Schedule schedule = schedule_of({{"engine", "deepspeed"}, {"zero", "3"}});
+  const Bindings bindings = assumed_bindings(schedule);
+  const Bytes allocated = memory_peak(schedule, bindings, Space::device).peak;
+  const Bytes pooled = pooled_peak(schedule, bindings, Space::device);
+  schedule.held_back.clear();
+  EXPECT_EQ(memory_peak(schedule, bindings, Space::device).peak, allocated);
+  EXPECT_LT(pooled_peak(schedule, bindings, Space::device), pooled);
+}
+
 }  // namespace
 }  // namespace xt

@@ -53,6 +53,7 @@ struct EngineRules {
   bool widens_residuals = false;           ///< see GraphOptions
   bool has_eager_kernels = false;          ///< can run without a compiler: see GraphOptions
   bool pools_by_stream = false;  ///< gathers and reductions take memory on streams of their own
+  bool keeps_read_head = false;  ///< gathered all the time where a kernel of the loss reads it
   bool keeps_root = false;   ///< embedding and head are one unit, gathered for a whole micro-step
   bool drops_by_op = false;  ///< can recompute some ops of a layer
   bool keeps_attended = false;          ///< keeps outputs of attention that alone is recomputed

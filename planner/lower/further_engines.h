@@ -117,7 +117,9 @@ constexpr EngineRules megatron_deepspeed() {
 /// partitioned_param_coordinator.py gathers on __allgather_stream, and stage3.py reduces on
 /// reduce_and_partition_stream, where gradients are copied into a bucket, then in the order of
 /// ranks and divided by their number (runtime/comm/coalesced_collectives.py,
-/// reduce_scatter_coalesced)
+/// reduce_scatter_coalesced). What a module reads of another one, as a model with Liger's loss does
+/// of lm_head, runtime/zero/parameter_offload.py makes an external parameter of the module, the
+/// model here, gathered ahead of its forward pass and let go behind its backward pass
 constexpr EngineRules deepspeed() {
   EngineRules rules;
   rules.name = "deepspeed";
@@ -127,6 +129,7 @@ constexpr EngineRules deepspeed() {
   rules.further_copies = 2;
   rules.reductions_in_flight = 3;  // runtime/zero/stage3.py, max_param_reduce_events, and its own
   rules.pools_by_stream = true;
+  rules.keeps_read_head = true;
   rules.reduces_behind_gathers = true;
   rules.recomputes_whole_layer = true;
   rules.hides_exchange = false;

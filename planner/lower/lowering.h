@@ -171,6 +171,7 @@ class Lowering {
   void layer_forward(std::int16_t layer);
   void layer_backward(std::int16_t layer, bool is_first);
   void embedding_backward(bool is_first);
+  void release_read_head();
   void swap_out(std::int16_t layer);
   void swap_in(std::int16_t layer);
   BufferId& input(std::size_t layer, std::size_t micro_batch) {
@@ -273,6 +274,9 @@ class Lowering {
   void loss_chunk(std::int16_t chunk, std::int64_t first, std::int64_t rows);
   void autograd_loss_chunk(std::int16_t chunk, std::int64_t first, std::int64_t rows);
   void liger_loss_chunk(std::int16_t chunk, std::int64_t first, std::int64_t rows);
+  bool keeps_read_head() const {
+    return rules_.keeps_read_head && strategy_.zero == 3 && has_liger_loss();
+  }
   bool has_liger_loss() const { return rules_.has_liger_loss && strategy_.compiles_loss; }
   void finish_autograd_loss();
   BufferId head_weight(bool is_gradient);

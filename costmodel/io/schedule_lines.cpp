@@ -269,6 +269,8 @@ void read_line(const Json& line, Schedule& schedule) {
                               narrow<std::int16_t>(item(line, 7))});
   } else if (kind == "placement") {
     read_placement(line, schedule);
+  } else if (kind == "held_back") {
+    schedule.held_back.push_back({id_from<BufferId>(item(line, 1)), id_from<OpId>(item(line, 2))});
   } else {
     throw JsonError(fmt::format("a line of the unknown kind `{}`", kind));
   }
@@ -293,6 +295,8 @@ std::string schedule_lines(const Schedule& schedule) {
     write(Json::array({"section", id_json(section.begin), id_json(section.end), section.repeat}));
   for (const Flat& flat : schedule.flats) write(flat_json(flat));
   for (const Placement& placement : schedule.placements) write(placement_json(placement));
+  for (const HeldBack& of : schedule.held_back)
+    write(Json::array({"held_back", id_json(of.buffer), id_json(of.until)}));
   return text;
 }
 

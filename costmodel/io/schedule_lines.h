@@ -1,8 +1,9 @@
 #pragma once
 
 // Schedules as files of JSON Lines: a header with everything that exists once, then one line per
-// symbol, work, buffer, op, section, flat and placement, as arrays in the order of the fields.
-// Enumerators are written by name, extents as numbers or as `"$3"` for symbol 3, absent ids as −1.
+// symbol, work, buffer, op, section, flat, placement and held_back, as arrays in the order of the
+// fields. Enumerators are written by name, extents as numbers or as `"$3"` for symbol 3, absent ids
+// as −1.
 
 #include <filesystem>
 #include <string>

@@ -32,6 +32,13 @@ bool has_buffers(const Schedule& schedule) {
   return true;
 }
 
+bool has_held_back(const Schedule& schedule) {
+  return std::ranges::all_of(schedule.held_back, [&](const HeldBack& of) {
+    return at(of.buffer) < schedule.buffers.size() && at(of.until) < schedule.ops.size() &&
+           schedule.buffer(of.buffer).kind == BufferKind::transient;
+  });
+}
+
 bool has_ops(const Schedule& schedule) {
   for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
     const Op& op = schedule.ops[i];
@@ -86,7 +93,8 @@ bool is_closed(const Schedule& schedule) {
                             batch.valid_tokens, batch.loss, batch.grad_norm, batch.balance_loss})
     if (id != no_buffer && at(id) >= schedule.buffers.size()) return false;
   return has_works(schedule) && has_buffers(schedule) && has_ops(schedule) &&
-         has_parameters(schedule) && are_buffers(schedule.operands) && are_buffers(schedule.ended);
+         has_parameters(schedule) && has_held_back(schedule) && are_buffers(schedule.operands) &&
+         are_buffers(schedule.ended);
 }
 
 bool has_sane_numbers(const Schedule& schedule) {

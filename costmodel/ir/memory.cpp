@@ -101,6 +101,14 @@ Bytes pooled_peak(const Schedule& schedule, const Bindings& bindings, Space spac
     changes[at(buffer.first_op)][pool] += bytes;
     changes[at(buffer.last_op) + 1][pool] -= bytes;
   }
+  for (const HeldBack& of : schedule.held_back) {
+    const Buffer& buffer = schedule.buffer(of.buffer);
+    if (buffer.space != space || of.until <= buffer.last_op) continue;
+    const Bytes bytes = buffer.bytes(bindings);
+    const auto pool = static_cast<std::size_t>(buffer.pool);
+    changes[at(buffer.last_op) + 1][pool] += bytes;
+    changes[at(of.until) + 1][pool] -= bytes;
+  }
   PoolBytes peaks = in_use;
   for (const PoolBytes& change : changes)
     for (std::size_t pool = 0; pool < n_lanes; ++pool) {

@@ -41,7 +41,7 @@ std::array<MemoryPeak, space_names.size()> memory_peaks(const Schedule& schedule
                                                         const Bindings& bindings);
 
 /// What an allocator takes that keeps a reserve of memory per lane, as PyTorch's does per stream:
-/// the peaks of all pools, whenever each is reached.
+/// the peaks of all pools, whenever each is reached. What is held back is in its buffer's pool.
 ///
 /// Assumes: a pool never returns memory, and finds room without fragmentation
 /// Source:  PyTorch, c10/cuda/CUDACachingAllocator.cpp: blocks are reused on their own stream only

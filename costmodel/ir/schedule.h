@@ -110,6 +110,15 @@ struct Buffer {
   Bytes bytes(const Bindings& bindings) const { return Bytes(elements(bindings) * width(dtype)); }
 };
 
+/// Memory of a transient buffer that has ended, which the allocator cannot use again until the host
+/// has waited: no tensor has it, its pool does.
+struct HeldBack {
+  BufferId buffer{};
+  OpId until{};  ///< the last op that is issued without it
+
+  auto operator<=>(const HeldBack&) const = default;
+};
+
 /// A run of ops that a step executes `repeat` times in a row. Lanes are drained at its end.
 struct Section {
   OpId begin{};
@@ -211,6 +220,7 @@ struct Schedule {
   std::vector<Section> sections;
   std::vector<Flat> flats;
   std::vector<Placement> placements;
+  std::vector<HeldBack> held_back;
   BatchBuffers batch;
   ModelConstants constants;
 

@@ -57,6 +57,7 @@ struct EngineRules {
   bool widens_residuals = false;           ///< see GraphOptions
   bool has_eager_kernels = false;          ///< can run without a compiler: see GraphOptions
   bool pools_by_stream = false;  ///< gathers and reductions take memory on streams of their own
+  bool keeps_read_head = false;  ///< gathered all the time where a kernel of the loss reads it
   bool keeps_root = false;   ///< embedding and head are one unit, gathered for a whole micro-step
   bool drops_by_op = false;  ///< can recompute some ops of a layer
   bool keeps_attended = false;          ///< keeps outputs of attention that alone is recomputed
@@ -118,6 +119,8 @@ struct EngineRules {
   bool swaps_optimizer = false;       ///< can keep AdamW's moments on the host
   bool has_muon = false;              ///< Muon for the matrices of layers
   std::int64_t reduce_bucket = 0;     ///< see Strategy; 0: gradients are reduced unit by unit
+  /// Buckets of stage 3 whose reductions may be in flight: see lower/reductions_in_flight.cpp.
+  std::int64_t reductions_in_flight = 0;
   std::int64_t optimizer_copies = 0;  ///< temporaries of a parameter's shard in its update
 
   /// Temporaries of one kernel call that are alive at once, appended to the list.

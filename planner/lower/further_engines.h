@@ -119,7 +119,9 @@ constexpr EngineRules megatron_deepspeed() {
 /// partitioned_param_coordinator.py gathers on __allgather_stream, and stage3.py reduces on
 /// reduce_and_partition_stream, where gradients are copied into a bucket, then in the order of
 /// ranks and divided by their number (runtime/comm/coalesced_collectives.py,
-/// reduce_scatter_coalesced)
+/// reduce_scatter_coalesced). What a module reads of another one, as a model with Liger's loss does
+/// of lm_head, runtime/zero/parameter_offload.py makes an external parameter of the module, the
+/// model here, gathered ahead of its forward pass and let go behind its backward pass
 constexpr EngineRules deepspeed() {
   EngineRules rules;
   rules.name = "deepspeed";
@@ -127,7 +129,9 @@ constexpr EngineRules deepspeed() {
   rules.copies_gathered = true;
   rules.copies_gradients = true;
   rules.further_copies = 2;
+  rules.reductions_in_flight = 3;  // runtime/zero/stage3.py, max_param_reduce_events, and its own
   rules.pools_by_stream = true;
+  rules.keeps_read_head = true;
   rules.reduces_behind_gathers = true;
   rules.recomputes_whole_layer = true;
   rules.hides_exchange = false;
@@ -293,7 +297,7 @@ constexpr EngineRules colossalai() {
   rules.may_keep_references = rules.swaps_dense = false;
   rules.may_compile_loss = rules.has_liger_loss = false;
   rules.updates_on_host = false;
-  rules.reduce_bucket = 0;
+  rules.reduce_bucket = rules.reductions_in_flight = 0;
   rules.most_zero = 2;
   return rules;
 }

@@ -346,8 +346,10 @@ void Lowering::loss(bool is_first) {
   final_norm_backward();
   further_losses();
   if (keeps_root()) return;
-  if (graph_.ties_embedding) release(units_.front());
-  release(head);
+  if (!keeps_read_head()) {
+    if (graph_.ties_embedding) release(units_.front());
+    release(head);
+  }
   if (half_ == BackwardHalf::both) reduce(head, is_first);
 }
 

@@ -46,6 +46,15 @@ class Lowering {
   void reduce_root(bool is_first);
   void convert_reduced(const Origin& from, UnitFlat& flat, BufferId reduced, bool is_first);
   void settle(bool is_first);
+
+  // reductions_in_flight.cpp: what they read
+  bool has_reductions_in_flight() const {
+    return rules_.reductions_in_flight > 0 && strategy_.zero == 3;
+  }
+  void wait_for(const ReductionInFlight& of);
+  void wait_for_oldest(const UnitFlat& flat);
+  void wait_for_all();
+
   std::vector<OpId> pending_ops() const;
   std::vector<Values> unbound_values(const PreparedBlock& block) const;
   void bind_parameters(const FsdpUnit& unit, std::span<Values> values);
@@ -162,6 +171,7 @@ class Lowering {
   void layer_forward(std::int16_t layer);
   void layer_backward(std::int16_t layer, bool is_first);
   void embedding_backward(bool is_first);
+  void release_read_head();
   void swap_out(std::int16_t layer);
   void swap_in(std::int16_t layer);
   BufferId& input(std::size_t layer, std::size_t micro_batch) {
@@ -264,6 +274,9 @@ class Lowering {
   void loss_chunk(std::int16_t chunk, std::int64_t first, std::int64_t rows);
   void autograd_loss_chunk(std::int16_t chunk, std::int64_t first, std::int64_t rows);
   void liger_loss_chunk(std::int16_t chunk, std::int64_t first, std::int64_t rows);
+  bool keeps_read_head() const {
+    return rules_.keeps_read_head && strategy_.zero == 3 && has_liger_loss();
+  }
   bool has_liger_loss() const { return rules_.has_liger_loss && strategy_.compiles_loss; }
   void finish_autograd_loss();
   BufferId head_weight(bool is_gradient);
@@ -344,6 +357,7 @@ class Lowering {
   std::vector<PreparedBlock> blocks_;  ///< embedding, distinct decoder layers, head
   std::vector<FsdpUnit> units_;        ///< embedding, layers, head
   std::vector<PendingReduce> pending_;
+  std::vector<ReductionInFlight> in_flight_;  ///< the oldest first
   std::vector<PendingSum> pending_sums_;
   std::vector<RouterBias> router_biases_;
   std::vector<FsdpUnit*> deferred_;  ///< units whose gradients wait for the end of a chunk

@@ -58,6 +58,12 @@ struct PendingReduce {
   std::int16_t layer = -1;
 };
 
+/// What a reduction reads that nobody has waited for yet.
+struct ReductionInFlight {
+  std::array<BufferId, 2> read;  ///< gradients, and their copy
+  std::int64_t elements = 0;
+};
+
 /// A gradient that is added to a kept one later.
 struct PendingSum {
   BufferId addend = no_buffer;

@@ -117,7 +117,12 @@ void Lowering::make_rope_tables() {
   }
 }
 
+// A head that the model reads itself is there before its first module runs.
 void Lowering::forward() {
+  if (keeps_read_head()) {
+    gather(units_.back(), Phase::forward);
+    copy_out(units_.back(), Phase::forward);
+  }
   gather(units_[0], Phase::forward);
   if (keeps_root()) gather(units_.back(), Phase::forward);
   gather(units_[1], Phase::forward);
@@ -180,7 +185,14 @@ void Lowering::embedding_backward(bool is_first) {
     return;
   }
   release(unit);
+  if (keeps_read_head()) release_read_head();
   reduce(unit, is_first);
+}
+
+void Lowering::release_read_head() {
+  const auto last = OpId(static_cast<std::uint32_t>(build_.n_ops() - 1));
+  for (const UnitFlat& flat : units_.back().flats) build_.hold(flat.gathered, last);
+  release(units_.back());
 }
 
 void Lowering::backward(bool is_first) {
@@ -190,6 +202,7 @@ void Lowering::backward(bool is_first) {
   for (std::int16_t layer = n_layers; layer-- > 0;) layer_backward(layer, is_first);
   embedding_backward(is_first);
   settle(is_first);
+  wait_for_all();
   add_pending();
 }
 

@@ -250,9 +250,12 @@ BufferId Lowering::reduce_flat(const FsdpUnit& unit, UnitFlat& flat, bool is_fir
   const Extent n = flat.layout->elements;
   const DType on_wire = graph_.dtype == DType::fp32 ? DType::fp32 : strategy_.reduce_dtype;
   TensorSpec scratch{{n, 1, 1}, on_wire, MemoryCategory::communication_buffers, Space::device};
-  BufferId full = flat.gradient;
+  wait_for_oldest(flat);
+  const BufferId gradient = flat.gradient;
+  BufferId full = gradient;
   flat.gradient = no_buffer;
   if (rules_.copies_gradients || on_wire != graph_.dtype) {
+    if (has_reductions_in_flight()) scratch.pool = pool(Lane::reduce_scatter);
     const BufferId copy = build_.transient(put_together(scratch));
     cast(origin(Phase::backward, StepPart::copy_in, unit.layer), n, full, copy);
     full = copy;
@@ -294,6 +297,7 @@ BufferId Lowering::reduce_flat(const FsdpUnit& unit, UnitFlat& flat, bool is_fir
     last = leave_on_host(unit, flat, reduced, lane);
     reduced = flat.gradient_shard;
   }
+  if (has_reductions_in_flight()) in_flight_.push_back({{gradient, full}, n.code});
   pending_.push_back(
       {last, reduced == flat.gradient_shard ? no_buffer : reduced, &flat, unit.layer});
   return full;

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include "costmodel/diagnostics/check.h"
+#include "costmodel/ir/memory.h"
 #include "planner/lower/engine.h"
 
 namespace xt {
@@ -159,7 +161,8 @@ bool is_condensable(const Strategy& strategy) {
   const EngineRules& rules = *engine_named(strategy.engine);
   return strategy.optimizer == Optimizer::adamw && !sums_norms && strategy.pipeline_parallel == 1 &&
          !strategy.expert_parallel_overlap && !rules.reduces_at_end &&
-         strategy.communication_overlap && !rules.adds_after_backward && !rules.updates_all_at_once;
+         strategy.communication_overlap && !rules.adds_after_backward &&
+         !rules.updates_all_at_once && (rules.reductions_in_flight == 0 || strategy.zero < 3);
 }
 
 Condensed condensed(const OpGraph& graph, const Strategy& strategy) {
@@ -194,7 +197,11 @@ StepMemory step_memory(const Schedule& schedule, const Bindings& bindings,
     sweep.add(buffer, buffer.bytes(bindings).value,
               is_resident ? layer_of_flat : schedule.op(buffer.first_op).origin.layer);
   }
-  return std::move(sweep).run();
+  StepMemory memory = std::move(sweep).run();
+  if (schedule.held_back.empty()) return memory;
+  XT_CHECK(left_out.empty(), schedule.engine);
+  memory.pooled = pooled_peak(schedule, bindings, Space::device);
+  return memory;
 }
 
 }  // namespace xt

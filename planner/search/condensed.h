@@ -32,8 +32,9 @@ struct Condensed {
 };
 
 /// Whether a step of `strategy` does nothing that depends on all layers at once, as batches of
-/// Muon, one all-reduce of all norms, buckets of all gradients and stages of a pipeline do, and
-/// goes through layers in one direction at a time, as pairs of micro-steps do not.
+/// Muon, one all-reduce of all norms, buckets of all gradients or of several layers' and stages of
+/// a pipeline do, and goes through layers in one direction at a time, as pairs of micro-steps do
+/// not.
 bool is_condensable(const Strategy& strategy);
 
 /// The step of `graph` and `strategy` without the middle of its runs.
@@ -53,7 +54,8 @@ struct StepMemory {
 /// Peaks of the step that `schedule` stands for without the layers that are left out.
 ///
 /// Assumes: a transient buffer of no left-out layer's kind is used more than a layer away from the
-///          layer that it belongs to, unless it waits for that layer's next phase
+///          layer that it belongs to, unless it waits for that layer's next phase; where memory is
+///          held back, no layer is left out
 StepMemory step_memory(const Schedule& schedule, const Bindings& bindings,
                        const std::vector<LeftOut>& left_out);
 

@@ -66,8 +66,21 @@ std::vector<std::pair<std::string, std::string>> flags_of_notes(const PublishedR
   return flags;
 }
 
+bool has_open_memory(const PublishedRow& row) {
+  return row.is_usable_for(Use::memory) &&
+         (!row.measured.memory_kind ||
+          row.notes.find("peak allocated assumed") != std::string::npos);
+}
+
 bool may_be_of_device(const PublishedRow& row) {
   return row.notes.find("(allocator or device) not stated") != std::string::npos;
+}
+
+Bytes least_memory(const PublishedRow& row) {
+  constexpr double decimal_of_binary = 1e9 / (1 << 30);
+  const Bytes printed(*row.measured.peak_memory_bytes);
+  const bool may_be_decimal = row.notes.find("in whole GB; unit, ") != std::string::npos;
+  return may_be_decimal ? scaled(printed, decimal_of_binary, Round::down) : printed;
 }
 
 bool uses_liger(const PublishedRow& row) {

@@ -42,8 +42,20 @@ bool compiles_loss(const PublishedRow& row);
 /// gradients are put together, as keys of a run file.
 std::vector<std::pair<std::string, std::string>> flags_of_notes(const PublishedRow& row);
 
+/// Whether nobody printed which kind of memory a row's is: it has none, or one that was assumed.
+///
+/// Source:  DLRover, atorch/examples/llama2/example_utils.py, report_memory, which prints peaks of
+///          both kinds, and a README that does not say which one its table has
+bool has_open_memory(const PublishedRow& row);
+
 /// Whether memory of unknown kind may be what the device counts.
 bool may_be_of_device(const PublishedRow& row);
+
+/// The least bytes that a row's peak of memory may stand for: where notes say that its unit is not
+/// stated, the printed GB, taken as GiB, may be decimal.
+///
+/// Assumes: the row has a peak of memory
+Bytes least_memory(const PublishedRow& row);
 
 /// Whether a row has Liger's kernels: of the loss, and of norms, rotary angles and SwiGLU.
 ///

@@ -225,16 +225,17 @@ std::int64_t liger_chunk(const PublishedRow& row) {
 constexpr std::array<std::string_view, 3> chunk_phrases = {
     "cross entropy in chunks", "cross entropy in 8 chunks", "chunked loss"};
 
-// The loss has no field: where it is not whole, the notes say so. Eight chunks of the tokens are
-// torchtitan's default.
+// The loss has no field: where it is not whole, the notes say so. TRL takes few tokens at once,
+// torchtitan an eighth of all.
 //
-// Source: torchtitan, components/loss.py
+// Source: TRL, trainer/sft_trainer.py, _CHUNKED_LM_HEAD_CHUNK_SIZE; torchtitan, components/loss.py
 std::string loss_chunk(const PublishedRow& row, const EngineOfFramework& of) {
-  constexpr std::int64_t default_chunks = 8;
+  constexpr std::int64_t default_chunks = 8, tokens_of_trl = 256;
   if (uses_liger(row)) return std::to_string(liger_chunk(row));
-  if (says_any(row, chunk_phrases) && !notes_say(row, "undoes the loss chunking"))
-    return std::to_string(loss_tokens(row) / default_chunks);
-  return std::string(of.loss_chunk);
+  if (!says_any(row, chunk_phrases) || notes_say(row, "undoes the loss chunking"))
+    return std::string(of.loss_chunk);
+  const bool is_of_trl = row.framework.starts_with("TRL");
+  return std::to_string(is_of_trl ? tokens_of_trl : loss_tokens(row) / default_chunks);
 }
 
 // The dtype in which gradients are reduced has no field either.

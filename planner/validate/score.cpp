@@ -21,18 +21,18 @@ std::optional<double> time_error(const PublishedRow& row, const RowPrediction& p
   return *row.tokens_per_device_s() / predicted.tokens_per_device_s - 1;
 }
 
-bool has_open_memory(const PublishedRow& row) {
-  return row.is_usable_for(Use::memory) && !row.measured.memory_kind;
-}
-
+// The distance between what may be predicted and what may have been measured.
 std::optional<double> memory_error(const PublishedRow& row, const RowPrediction& predicted) {
   if (!row.is_usable_for(Use::memory)) return std::nullopt;
-  const Bytes measured(*row.measured.peak_memory_bytes);
-  const auto error = [&](Bytes of) { return of / measured - 1; };
-  if (has_open_memory(row)) {
-    const Bytes most = may_be_of_device(row) ? predicted.on_device() : predicted.reserved;
-    return error(std::clamp(measured, predicted.allocated, most));
-  }
+  const Bytes least = least_memory(row), most(*row.measured.peak_memory_bytes);
+  const auto error_between = [&](Bytes low, Bytes high) {
+    if (high < least) return high / least - 1;
+    return low > most ? low / most - 1 : 0.0;
+  };
+  const auto error = [&](Bytes of) { return error_between(of, of); };
+  if (has_open_memory(row))
+    return error_between(predicted.allocated,
+                         may_be_of_device(row) ? predicted.on_device() : predicted.reserved);
   switch (*row.measured.memory_kind) {
     case MemoryKind::allocated:
       return error(predicted.allocated);

@@ -111,7 +111,8 @@ std::vector<RowOutcome> price_rows(const std::vector<PublishedRow>& rows,
 /// time_error   predicted time of a token / measured - 1, from throughput, or from the time of a
 ///              step and its batch
 /// memory_error predicted / measured - 1 in the kind that the source prints; where it says none,
-///              the distance to [allocated, reserved], or to the device's use where it may be that
+///              the distance to [allocated, reserved], or to the device's use where it may be that;
+///              where it says no unit, the distance to what GB may be
 /// left out     the same with the machine's profile fitted to the rows of all other sources
 /// null model   one rate of executed flops per device in each machine, framework family, dense or
 ///              routed, with or without fp8: the median over the other rows; none for a row alone

@@ -391,5 +391,9 @@ TEST(RowPlan, LossChunksThatACompilerUndoesAreNone) {
   EXPECT_EQ(whole.loss_chunk, whole.loss_tokens());
 }
 
+TEST(RowPlan, TrlChunksTheLossByTokens) {
+  EXPECT_EQ(strategy_of("trl-moe-422efd12").loss_chunk, 256);
+}
+
 }  // namespace
 }  // namespace xt

@@ -142,5 +142,62 @@ TEST(ReduceBucket, IsTheMostThatIsCopiedAtOnce) {
   EXPECT_EQ(largest({}), 1'000'000'000);  // of the head, which is larger
 }
 
+OpId reduction_of(const Schedule& schedule, std::int16_t layer) {
+  OpId reduction{};
+  for (std::size_t i = 0; i < schedule.ops.size(); ++i)
+    if (schedule.work(schedule.ops[i]).kernel == Kernel::reduce_scatter &&
+        schedule.ops[i].origin.layer == layer)
+      reduction = OpId(static_cast<std::uint32_t>(i));
+  return reduction;
+}
+
+// Gradients of layers that are there, or held back, when those of one in the middle are reduced.
+std::int64_t gradients_in_flight(const Flags& more) {
+  const Schedule schedule = schedule_of(test::with({{"engine", "deepspeed"}}, more));
+  const OpId reduction = reduction_of(schedule, 18);
+  std::int64_t n = 0;
+  for (const HeldBack& of : schedule.held_back) {
+    const Buffer& buffer = schedule.buffer(of.buffer);
+    n += buffer.category == MemoryCategory::gradients && buffer.first_op < reduction &&
+         of.until >= reduction && schedule.op(buffer.first_op).origin.layer >= 0;
+  }
+  return n;
+}
+
+// A layer has 193 million elements: a bucket of as many is a layer, and one of more than all never
+// full. The head, which is larger, is reduced on its own.
+TEST(ReductionsInFlight, OfDeepSpeedAreThreeBuckets) {
+  EXPECT_EQ(gradients_in_flight({{"zero", "3"}, {"reduce_bucket", "194000000"}}), 3);
+  EXPECT_EQ(gradients_in_flight({{"zero", "3"}, {"reduce_bucket", "1000000"}}), 1);
+  EXPECT_EQ(gradients_in_flight({{"zero", "3"}, {"reduce_bucket", "4000000000"}}), 18);
+  EXPECT_EQ(gradients_in_flight({{"zero", "2"}}), 0);
+}
+
+TEST(ReductionsInFlight, AreInPoolsAndNotAllocated) {
+  Schedule schedule = schedule_of({{"engine", "deepspeed"}, {"zero", "3"}});
+  const Bindings bindings = assumed_bindings(schedule);
+  const Bytes allocated = memory_peak(schedule, bindings, Space::device).peak;
+  const Bytes pooled = pooled_peak(schedule, bindings, Space::device);
+  schedule.held_back.clear();
+  EXPECT_EQ(memory_peak(schedule, bindings, Space::device).peak, allocated);
+  EXPECT_LT(pooled_peak(schedule, bindings, Space::device), pooled);
+}
+
+// Whether lm_head is gathered while gradients of a layer in the middle are reduced.
+bool has_head(const Flags& more) {
+  const Schedule schedule = schedule_of(test::with({{"engine", "deepspeed"}}, more));
+  const OpId reduction = reduction_of(schedule, 18);
+  return std::ranges::any_of(schedule.buffers, [&](const Buffer& buffer) {
+    return buffer.category == MemoryCategory::gathered_parameters && is_alive(buffer, reduction) &&
+           buffer.shape[0].code >= h * vocabulary;
+  });
+}
+
+TEST(ReadHead, StaysGatheredWhereLigersLossReadsIt) {
+  const Flags liger = {{"zero", "3"}, {"compile_loss", "true"}, {"loss_chunk", "1024"}};
+  EXPECT_TRUE(has_head(liger));
+  EXPECT_FALSE(has_head(test::with(liger, {{"compile_loss", "false"}})));
+}
+
 }  // namespace
 }  // namespace xt

@@ -48,5 +48,32 @@ TEST(RowNotes, SayThatLigerHasTheLossOrACompilerTheWholeGraph) {
   EXPECT_TRUE(compiles_loss(row));
 }
 
+// 110 lies between 100 allocated and 120 reserved, which of them it is was assumed.
+TEST(Score, MemoryOfAKindThatWasAssumedIsHeldAgainstAnInterval) {
+  PublishedRow assumed = test::with_memory(test::row_of("a-1"), 110, MemoryKind::allocated);
+  const PublishedRow printed = assumed;
+  assumed.notes = "printed in MB, read as MiB, peak allocated assumed; block size of a script";
+  const Validation of = score({assumed, printed}, {test::outcome_of(1), test::outcome_of(1)});
+  EXPECT_DOUBLE_EQ(*of.rows[0].memory_error, 0);
+  EXPECT_DOUBLE_EQ(*of.rows[1].memory_error, 100.0 / 110 - 1);
+  EXPECT_EQ(of.total.n_open_memory, 1u);
+}
+
+// 150 GiB that may be GB are at least 139.7; the device counts 140, twice that would be 280.
+TEST(Score, MemoryOfNoStatedUnitIsHeldAgainstBoth) {
+  const auto error = [](std::int64_t bytes, const char* notes) {
+    PublishedRow row = test::with_memory(test::row_of("a-1"), bytes, std::nullopt);
+    row.notes = notes;
+    return *score({row}, {test::outcome_of(1)}).rows[0].memory_error;
+  };
+  constexpr auto of_gb =
+      "printed in whole GB; unit, rank and kind (allocator or device) not stated";
+  constexpr auto of_gib = "kind (allocator or device) not stated";
+  EXPECT_DOUBLE_EQ(error(150, of_gb), 0);
+  EXPECT_DOUBLE_EQ(error(150, of_gib), 140.0 / 150 - 1);
+  EXPECT_DOUBLE_EQ(error(300, of_gb), 140.0 / 279 - 1);
+  EXPECT_DOUBLE_EQ(error(80, of_gb), 0.25);
+}
+
 }  // namespace
 }  // namespace xt

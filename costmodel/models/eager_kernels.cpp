@@ -19,6 +19,7 @@ class EagerKernels {
   void rewrite_norm(const GraphOp& op);
   void rewrite_norm_backward(const GraphOp& op);
   void rewrite_rotary(const GraphOp& op);
+  void rewrite_added_product(const GraphOp& op);
   ValueId like(ValueId id, DType dtype);
   void pass(const GraphOp& from, std::int64_t n, ValueId x, ValueId y, bool sums = false);
   void operate(Kernel kernel, const GraphOp& from, std::int64_t n, std::vector<ValueId> inputs,
@@ -56,6 +57,9 @@ std::vector<GraphOp> EagerKernels::rewritten(const std::vector<GraphOp>& ops) {
       case Kernel::rope:
       case Kernel::rope_backward:
         rewrite_rotary(op);
+        break;
+      case Kernel::matmul_input_backward_add:
+        rewrite_added_product(op);
         break;
       default:
         written_.push_back(op);
@@ -140,6 +144,20 @@ void EagerKernels::rewrite_rotary(const GraphOp& op) {
   pass(op, n, x, wide);
   pass(op, n, wide, rotated);
   pass(op, n, rotated, x);
+}
+
+// Autograd sums the gradients of a value that several products read by kernels of their own. Who
+// has no rotary angles has one weight for queries, keys and values: GPT-2, MPT, BLOOM and Baichuan.
+void EagerKernels::rewrite_added_product(const GraphOp& op) {
+  const std::string_view part = graph_.parts[op.part];
+  const bool is_packed = graph_.rotary_size == 0 && (part == "k_proj" || part == "v_proj");
+  written_.push_back(op);
+  if (is_packed) return;
+  const ValueId sum = op.outputs[0];
+  const ValueId addend = like(sum, block_.values[static_cast<std::size_t>(sum)].dtype);
+  written_.back().work.kernel = Kernel::matmul_input_backward;
+  written_.back().outputs = {addend};
+  operate(Kernel::add, op, op.work.extents[0].code * op.work.extents[2].code, {addend}, sum);
 }
 
 }  // namespace

@@ -1,0 +1,55 @@
+// What a framework executes op by op around its products: sums of gradients.
+
+#include <gtest/gtest.h>
+
+#include "planner/lower/lower.h"
+#include "tests/planner/plans.h"
+
+namespace xt {
+namespace {
+
+using test::Flags;
+
+constexpr std::int64_t tokens = 8192;
+
+Schedule schedule_of(const Flags& flags) {
+  const Plan plan = test::plan_of(test::with({{"machine", "h100_sxm"},
+                                              {"devices", "8"},
+                                              {"engine", "torchtitan"},
+                                              {"pack_length", std::to_string(tokens)},
+                                              {"loss_chunk", "none"},
+                                              {"recompute", "none"}},
+                                             flags));
+  return lower(graph_of(plan), plan.strategy);
+}
+
+// Elements that layer 1 adds to others in its backward pass.
+std::int64_t added(const Schedule& schedule) {
+  std::int64_t elements = 0;
+  for (const Op& op : schedule.ops)
+    if (op.origin.layer == 1 && op.origin.phase == Phase::backward &&
+        schedule.work(op).kernel == Kernel::add)
+      elements += schedule.work(op).extents[0].code;
+  return elements;
+}
+
+std::int64_t added_by_eager_kernels(const Flags& flags) {
+  return added(schedule_of(test::with(flags, {{"compile", "false"}}))) - added(schedule_of(flags));
+}
+
+// Products read one value as queries, keys and values, and one as gate and up; norms add a sum of
+// their own each, of which Qwen3 has four a layer.
+TEST(EagerKernels, GradientsOfWhatSeveralProductsReadAreSummedOneByOne) {
+  constexpr std::int64_t width = 4096, queries = 4096, keys = 1024;
+  EXPECT_EQ(added_by_eager_kernels({{"model", "llama3_1_8b"}}), (3 + 2) * tokens * width);
+  EXPECT_EQ(added_by_eager_kernels({{"model", "qwen3_8b"}}),
+            (3 + 2) * tokens * width + tokens * (queries + keys));
+}
+
+// One weight makes all three of MPT, and one its ffn's first product.
+TEST(EagerKernels, ProductsOfOneWeightLeaveNothingToSum) {
+  EXPECT_EQ(added_by_eager_kernels({{"model", "mpt_7b"}, {"pack_length", "2048"}}), 0);
+}
+
+}  // namespace
+}  // namespace xt

@@ -49,6 +49,7 @@ struct EngineRules {
   bool stacks_heads = false;               ///< see GraphOptions
   bool has_unfused_attention = false;      ///< can make scores tensors: see GraphOptions
   std::int64_t longest_fused_softmax = 0;  ///< see GraphOptions
+  bool fuses_scaled_rotary = true;         ///< see GraphOptions
   bool widens_norms = false;               ///< see GraphOptions
   bool widens_residuals = false;           ///< see GraphOptions
   bool has_eager_kernels = false;          ///< can run without a compiler: see GraphOptions

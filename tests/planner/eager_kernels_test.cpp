@@ -1,4 +1,4 @@
-// What a framework executes op by op around its products: sums of gradients.
+// What a framework executes op by op around its products: sums of gradients, scaled rotary angles.
 
 #include <gtest/gtest.h>
 
@@ -49,6 +49,26 @@ TEST(EagerKernels, GradientsOfWhatSeveralProductsReadAreSummedOneByOne) {
 // One weight makes all three of MPT, and one its ffn's first product.
 TEST(EagerKernels, ProductsOfOneWeightLeaveNothingToSum) {
   EXPECT_EQ(added_by_eager_kernels({{"model", "mpt_7b"}, {"pack_length", "2048"}}), 0);
+}
+
+// Six tensors of a head's size are read and six written on their way, five and five back; the
+// table's cosines and sines are scaled in fp32 and narrowed.
+TEST(ScaledRotary, TurnsOpByOpOnMegatron) {
+  constexpr std::int64_t size = 64, heads = 64 + 8, bf16 = 2, fp32 = 4;
+  const auto passed = [](Phase phase, const char* engine) {
+    const Schedule schedule =
+        schedule_of({{"model", "gpt_oss_120b"}, {"engine", engine}, {"expert_parallel", "8"}});
+    std::int64_t bytes = 0;
+    for (const Op& op : schedule.ops)
+      if (op.origin.layer == 1 && op.origin.phase == phase &&
+          schedule.parts[op.origin.part] == "rope" && schedule.work(op).kernel == Kernel::cast)
+        bytes += schedule.work(op).extents[0].code * schedule.work(op).extents[1].code;
+    return bytes;
+  };
+  constexpr std::int64_t tables = 2 * tokens * size * 2 * (5 * fp32 + bf16);
+  EXPECT_EQ(passed(Phase::forward, "megatron"), tokens * heads * size * 12 * bf16 + tables);
+  EXPECT_EQ(passed(Phase::backward, "megatron"), tokens * heads * size * 10 * bf16);
+  EXPECT_EQ(passed(Phase::forward, "xtuner_v1"), 0);
 }
 
 }  // namespace

@@ -106,6 +106,7 @@ struct EngineRules {
   bool has_liger_loss = false;        ///< what is compiled of a loss is a kernel of Liger
   std::int64_t logged_metrics = 0;    ///< cross-entropies of a micro-step, beside its loss
   bool scores_logits = false;         ///< accuracy and perplexity before the loss
+  bool logs_tokens = false;           ///< entropy and accuracy of whole logits, which it waits for
   bool sums_loss_op_by_op = false;    ///< over tensor ranks, whose sums part it into ops
   bool pools_narrow_logits = false;   ///< their room is of no use to what is in fp32
   bool updates_op_by_op = false;      ///< AdamW without a fused kernel

@@ -119,6 +119,16 @@ constexpr EngineRules accelerate() {
   return rules;
 }
 
+/// Source: TRL, trainer/sft_trainer.py, which logs entropy and accuracy of each micro-step's tokens
+/// wherever Liger leaves it logits; all else is of `accelerate`
+constexpr EngineRules trl() {
+  EngineRules rules = accelerate();
+  rules.name = "trl";
+  rules.summary = "TRL's SFTTrainer on accelerate, with entropy and accuracy of tokens";
+  rules.logs_tokens = true;
+  return rules;
+}
+
 /// Source: MindSpeed (Ascend), mindspeed/fsdp, whose units are the modules that fsdp_plan names;
 /// MindSpeed-LLM names embedding and head too; all else is of `torchtitan`
 constexpr EngineRules mindspeed_fsdp() {

@@ -272,6 +272,7 @@ class Lowering {
   void log_metrics();
   void pass_logits(const Origin& from, std::int64_t rows, BufferId logits);
   void score_logits(std::int64_t rows, BufferId logits);
+  void log_tokens(const Origin& from, std::int64_t rows, BufferId logits);
 
   // lower.cpp: what is resident, and the sections
   void make_symbols();

@@ -75,6 +75,17 @@ bool uses_liger(const PublishedRow& row) {
          row.notes.find("Liger fused cross entropy") != std::string::npos;
 }
 
+bool is_ulysses(const PublishedRow& row) {
+  constexpr std::string_view ulysses = "Ulysses";
+  return row.notes.find(ulysses) != std::string::npos ||
+         row.framework.find(ulysses) != std::string::npos ||
+         row.framework.starts_with("XTuner + DeepSpeed");
+}
+
+bool has_whole_logits(const PublishedRow& row) {
+  return row.notes.find("full logits") != std::string::npos;
+}
+
 bool attends_by_transformer_engine(const PublishedRow& row) {
   return row.framework.starts_with("NeMo AutoModel") && row.model.is_moe() &&
          row.notes.find("FlexAttention") == std::string::npos;

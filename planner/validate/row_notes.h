@@ -50,6 +50,14 @@ bool may_be_of_device(const PublishedRow& row);
 /// Source:  Liger-Kernel, transformers/monkey_patch.py
 bool uses_liger(const PublishedRow& row);
 
+/// Whether a row's `cp` stands for Ulysses.
+///
+/// Source:  XTuner (InternLM/xtuner, v0.1), parallel/sequence
+bool is_ulysses(const PublishedRow& row);
+
+/// Whether a row's notes say that its logits are whole.
+bool has_whole_logits(const PublishedRow& row);
+
 /// Whether a row of FSDP2 runs attention of Transformer Engine, which is the machine's: routed
 /// models of NeMo AutoModel do, unless their notes say FlexAttention.
 ///

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "costmodel/ir/memory.h"
 #include "planner/estimate/estimate.h"
 #include "tests/planner/plans.h"
@@ -53,6 +55,18 @@ TEST(RecomputeModules, LayerNormsDropTheirTwoOutputsAndMoments) {
 TEST(RecomputeModules, TheActivationFunctionDropsTheInputOfTheLastProduct) {
   EXPECT_EQ(dropped("activations"), layers * s * 2 * ffn);
   EXPECT_EQ(runs_again(estimate_of("activations"), Kernel::swiglu), 1);
+}
+
+// OLMo 3 norms what attention gives and adds the residual to that, which is no part of the ffn.
+TEST(RecomputeModules, AResidualBehindTheNormOfAttentionIsNotOfTheFfn) {
+  const Estimate answer = estimate(test::plan_of({{"model", "olmo3_7b"},
+                                                  {"machine", "h100_sxm"},
+                                                  {"engine", "megatron"},
+                                                  {"further_tokens", "1"},
+                                                  {"fp8_products", "true"},
+                                                  {"recompute", "all"},
+                                                  {"recompute_ops", "products+ffn"}}));
+  EXPECT_EQ(runs_again(answer, Kernel::add), 1);
 }
 
 // Inputs and outputs of the activation function go; the ffn's input, which its norm wrote, stays.

@@ -39,6 +39,7 @@ struct EngineRules {
   bool keeps_sparse_head = false;          ///< lm_head of a routed model is not resharded
   bool gathers_embedding_twice = false;    ///< also before its backward, which needs no weight
   bool recomputes_whole_layer = false;     ///< also ops whose results the backward does not read
+  bool recomputes_to_end = false;          ///< so, unless told, where no compiler sees the layer
   bool swaps_dense = true;                 ///< swaps inputs of layers without experts
   bool swaps_after_layer = false;          ///< starts a copy when the layer has run, not before
   bool hides_exchange = true;              ///< see GraphOptions
@@ -117,6 +118,9 @@ struct EngineRules {
   bool has_muon = false;              ///< Muon for the matrices of layers
   std::int64_t reduce_bucket = 0;     ///< see Strategy; 0: gradients are reduced unit by unit
   std::int64_t optimizer_copies = 0;  ///< temporaries of a parameter's shard in its update
+
+  /// Whether what runs again ends with the last op that a backward pass reads, unless told.
+  constexpr bool stops_early() const { return !recomputes_whole_layer && !recomputes_to_end; }
 
   /// Temporaries of one kernel call that are alive at once, appended to the list.
   void (*workspaces)(const Work& work, std::vector<WorkspaceSpec>& list) = nullptr;

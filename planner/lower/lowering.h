@@ -233,6 +233,9 @@ class Lowering {
   Extent resolve(Extent extent, const BlockRun& run) const {
     return extent.is_symbol() ? bound(static_cast<SymbolKind>(extent.symbol()), run) : extent;
   }
+  bool recomputes_to_end() const {
+    return rules_.recomputes_to_end && !strategy_.stops_early && strategy_.recompute_ops.is_all();
+  }
   bool holds_unread() const { return !strategy_.is_compiled && !strategy_.recompute_ops.is_all(); }
   bool is_recomputed(std::int16_t layer) const {
     return stage_ != nullptr ? stage_->recomputes[static_cast<std::size_t>(layer)]

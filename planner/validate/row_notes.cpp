@@ -55,6 +55,11 @@ bool compiles_loss(const PublishedRow& row) {
          row.parallel.tp == 1;
 }
 
+bool stops_recompute_early(const PublishedRow& row) {
+  constexpr std::string_view first = "2025-09";
+  return !row.framework.starts_with("torchtitan") || row.source.date < first;
+}
+
 std::vector<std::pair<std::string, std::string>> flags_of_notes(const PublishedRow& row) {
   std::vector<std::pair<std::string, std::string>> flags;
   if (compiles_loss(row)) flags.emplace_back("compile_loss", "true");

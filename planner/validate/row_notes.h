@@ -38,6 +38,12 @@ bool keeps_references(const PublishedRow& row);
 /// Transformer Engine or Liger has it as a kernel.
 bool compiles_loss(const PublishedRow& row);
 
+/// Whether a row is of torchtitan before its checkpoints ran to their end, or of others that take
+/// PyTorch's default.
+///
+/// Source: torchtitan, pull request 1580, August 2025; PyTorch, utils/checkpoint.py
+bool stops_recompute_early(const PublishedRow& row);
+
 /// What a row's notes say of references, of its loss and of the elements of the buffer in which
 /// gradients are put together, as keys of a run file.
 std::vector<std::pair<std::string, std::string>> flags_of_notes(const PublishedRow& row);

@@ -328,6 +328,8 @@ Flags flags_of(const PublishedRow& row, const EngineOfFramework& of, const Profi
     flags.emplace_back("offload_share", std::string(share));
   if (const auto ops = dropped_ops(row)) flags.emplace_back("recompute_ops", *ops);
   const EngineRules& rules = *engine_named(of.engine);
+  if (rules.recomputes_to_end && stops_recompute_early(row))
+    flags.emplace_back("recompute_early_stop", "true");
   const bool is_eager_at_rest = rules.has_eager_kernels && rules.keeps_narrow_shards;
   const bool is_fused = row.compile.value_or(!is_eager_at_rest) || uses_liger(row);
   if (rules.has_eager_kernels && !is_fused) flags.emplace_back("compile", "false");

@@ -63,6 +63,7 @@ struct Strategy {
   bool memory_efficient_linear = true;  ///< else what was gathered is only referenced meanwhile
   std::int64_t recompute_layers = 0;    ///< the first so many layers
   RecomputeOps recompute_ops = {};      ///< of those layers
+  bool stops_early = true;              ///< recomputes up to the last op that a backward reads
   std::int64_t swap_layers = 0;         ///< the first so many layers; never more than recomputed
   Optimizer optimizer = Optimizer::adamw;
   bool swaps_optimizer = false;      ///< AdamW's two moments wait in host memory

@@ -12,6 +12,7 @@
 #include "costmodel/models/further_tokens.h"
 #include "costmodel/models/heads_first.h"
 #include "costmodel/models/joined_products.h"
+#include "costmodel/models/scaled_rotary.h"
 #include "costmodel/models/stacked_heads.h"
 #include "costmodel/models/tensor_ranks.h"
 #include "costmodel/models/transformer_engine.h"
@@ -106,6 +107,7 @@ void rewrite(OpGraph& graph, Block& block, const GraphOptions& options) {
   if (options.puts_heads_first) put_heads_first(graph, block);
   if (options.widens_residuals) widen_residuals(graph, block);
   if (!options.is_compiled) use_eager_kernels(graph, block);
+  if (!options.fuses_scaled_rotary) use_unfused_scaled_rotary(graph, block);
   if (options.widens_norms) widen_norms(graph, block);
   if (options.has_fp8_products && options.has_transformer_engine) {
     use_transformer_engine(graph, block, options.fp8_recipe);

@@ -102,6 +102,8 @@ struct GraphOptions {
   /// Norms, rotary angles and activations are one kernel each; else op by op: see
   /// use_eager_kernels().
   bool is_compiled = true;
+  /// Rotary angles are one kernel where they are scaled too; else see use_unfused_scaled_rotary().
+  bool fuses_scaled_rotary = true;
   bool widens_norms = false;      ///< see widen_norms()
   bool widens_residuals = false;  ///< see widen_residuals()
 

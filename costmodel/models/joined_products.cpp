@@ -98,6 +98,13 @@ void copy_together(const OpGraph& graph, Block& block) {
   block.backward.insert(product, std::move(pass));
 }
 
+// Keys and values of models without rotary angles, which have one weight for all three: GPT-2, MPT,
+// BLOOM and Baichuan.
+bool is_of_one_weight(const OpGraph& graph, const GraphOp& op) {
+  const std::string_view part = graph.parts[op.part];
+  return graph.rotary_size == 0 && (part == "k_proj" || part == "v_proj");
+}
+
 }  // namespace
 
 void join_projections(const OpGraph& graph, Block& block, bool joins_gradients) {
@@ -111,7 +118,8 @@ void join_projections(const OpGraph& graph, Block& block, bool joins_gradients) 
 void sum_branches(const OpGraph& graph, Block& block) {
   std::vector<GraphOp> to;
   for (GraphOp op : block.backward) {
-    if (op.work.kernel != Kernel::matmul_input_backward_add || !is_linear(graph, op)) {
+    if (op.work.kernel != Kernel::matmul_input_backward_add || !is_linear(graph, op) ||
+        is_of_one_weight(graph, op)) {
       to.push_back(std::move(op));
       continue;
     }

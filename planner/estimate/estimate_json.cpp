@@ -41,6 +41,7 @@ Json strategy_json(const Plan& plan) {
        {"intra_layer_micro_batches", s.intra_layer_micro_batches},
        {"recompute_layers", s.recompute_layers},
        {"recompute_ops", s.recompute_ops.text()},
+       {"recompute_early_stop", s.stops_early},
        {"swap_layers", s.swap_layers},
        {"optimizer", optimizer_names[static_cast<std::size_t>(s.optimizer)]},
        {"swap_optimizer", s.swaps_optimizer},

@@ -75,6 +75,9 @@ std::string layout_text(const Strategy& s) {
   if (s.replicas() > 1)
     text += fmt::format(", {} replicas of {} shards", s.replicas(), s.shard_ranks);
   if (!s.reshards_layers) text += ", layers stay gathered";
+  if (const EngineRules* rules = engine_named(s.engine);
+      rules != nullptr && rules->recomputes_to_end && s.stops_early)
+    text += ", recompute stops early";
   if (!s.memory_efficient_linear) text += ", products keep what was gathered";
   if (const EngineRules* rules = engine_named(s.engine);
       rules != nullptr && s.reduce_dtype != rules->reduce_dtype)

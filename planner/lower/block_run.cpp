@@ -220,10 +220,14 @@ void Lowering::run_forward(std::span<const BlockRun> runs, std::span<const OpId>
              });
 }
 
-// Runs again what the backward pass reads; the whole layer where the engine knows no better.
+// Runs again what the backward pass reads; the whole layer where the engine knows no better. A
+// compiler that sees all of a layer knows.
 void Lowering::recompute(std::span<const BlockRun> runs) {
-  const bool is_whole = rules_.recomputes_whole_layer && strategy_.recompute_ops.is_all();
   const PreparedBlock& block = runs.front().block;
+  const bool is_traced = strategy_.is_compiled &&
+                         block.layouts[static_cast<std::size_t>(FlatKind::experts)].is_empty();
+  const bool is_whole = (rules_.recomputes_whole_layer && strategy_.recompute_ops.is_all()) ||
+                        (recomputes_to_end() && !is_traced);
   take_turns(runs, &PreparedBlock::forward, block.forward_turns,
              [&](PreparedOp& op, const BlockRun& run, bool) {
                if (op.is_recomputed || is_whole) emit(op, run);

@@ -7,12 +7,27 @@
 namespace xt {
 namespace {
 
-constexpr std::array<EngineRules, 20> rows = {
-    xt_run(),         xtuner_v1(),  torchtitan(),    accelerate(),
-    simple_fsdp(),    maxtext(),    fsdp1(),         composer(),
-    fsdp1_autocast(), megatron(),   megatron_fsdp(), megatron_deepspeed(),
-    deepspeed(),      colossalai(), mindspeed(),     mindspeed_fsdp(),
-    mindformers(),    nanotron(),   internevo(),     internevo_fsdp()};
+constexpr std::array<EngineRules, 21> rows = {xt_run(),
+                                              xtuner_v1(),
+                                              torchtitan(),
+                                              accelerate(),
+                                              trl(),
+                                              simple_fsdp(),
+                                              maxtext(),
+                                              fsdp1(),
+                                              composer(),
+                                              fsdp1_autocast(),
+                                              megatron(),
+                                              megatron_fsdp(),
+                                              megatron_deepspeed(),
+                                              deepspeed(),
+                                              colossalai(),
+                                              mindspeed(),
+                                              mindspeed_fsdp(),
+                                              mindformers(),
+                                              nanotron(),
+                                              internevo(),
+                                              internevo_fsdp()};
 
 }  // namespace
 

@@ -39,6 +39,7 @@ struct EngineRules {
   bool keeps_sparse_head = false;          ///< lm_head of a routed model is not resharded
   bool gathers_embedding_twice = false;    ///< also before its backward, which needs no weight
   bool recomputes_whole_layer = false;     ///< also ops whose results the backward does not read
+  bool recomputes_to_end = false;          ///< so, unless told, where no compiler sees the layer
   bool swaps_dense = true;                 ///< swaps inputs of layers without experts
   bool swaps_after_layer = false;          ///< starts a copy when the layer has run, not before
   bool hides_exchange = true;              ///< see GraphOptions
@@ -53,6 +54,7 @@ struct EngineRules {
   bool stacks_heads = false;               ///< see GraphOptions
   bool has_unfused_attention = false;      ///< can make scores tensors: see GraphOptions
   std::int64_t longest_fused_softmax = 0;  ///< see GraphOptions
+  bool fuses_scaled_rotary = true;         ///< see GraphOptions
   bool widens_norms = false;               ///< see GraphOptions
   bool widens_residuals = false;           ///< see GraphOptions
   bool has_eager_kernels = false;          ///< can run without a compiler: see GraphOptions
@@ -110,6 +112,7 @@ struct EngineRules {
   bool has_liger_loss = false;        ///< what is compiled of a loss is a kernel of Liger
   std::int64_t logged_metrics = 0;    ///< cross-entropies of a micro-step, beside its loss
   bool scores_logits = false;         ///< accuracy and perplexity before the loss
+  bool logs_tokens = false;           ///< entropy and accuracy of whole logits, which it waits for
   bool sums_loss_op_by_op = false;    ///< over tensor ranks, whose sums part it into ops
   bool pools_narrow_logits = false;   ///< their room is of no use to what is in fp32
   bool updates_op_by_op = false;      ///< AdamW without a fused kernel
@@ -122,6 +125,9 @@ struct EngineRules {
   /// Buckets of stage 3 whose reductions may be in flight: see lower/reductions_in_flight.cpp.
   std::int64_t reductions_in_flight = 0;
   std::int64_t optimizer_copies = 0;  ///< temporaries of a parameter's shard in its update
+
+  /// Whether what runs again ends with the last op that a backward pass reads, unless told.
+  constexpr bool stops_early() const { return !recomputes_whole_layer && !recomputes_to_end; }
 
   /// Temporaries of one kernel call that are alive at once, appended to the list.
   void (*workspaces)(const Work& work, std::vector<WorkspaceSpec>& list) = nullptr;

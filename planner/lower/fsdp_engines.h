@@ -66,7 +66,9 @@ constexpr EngineRules xtuner_v1() {
 
 /// Source: torchtitan, parallelize_llama.py, December 2024: layers are wrapped one by one, the last
 /// is not resharded, and embedding, norm and head are what the root holds, which FSDP2 never
-/// reshards; gradients are reduced in fp32; the loss widens all logits. PyTorch,
+/// reshards; gradients are reduced in fp32; the loss widens all logits; since pull request 1580,
+/// August 2025, a checkpoint does not stop early, and layers with experts are compiled within it
+/// part by part, others with it. PyTorch,
 /// distributed/tensor/experimental/_attention.py, for context parallelism. Inputs of layers go to
 /// the host when they are saved: TRL and torchtune, OffloadActivations.
 constexpr EngineRules torchtitan() {
@@ -79,6 +81,7 @@ constexpr EngineRules torchtitan() {
   rules.pools_by_stream = true;
   rules.reduces_behind_gathers = true;
   rules.keeps_root = true;
+  rules.recomputes_to_end = true;
   rules.hides_exchange = false;
   rules.fuses_gate_up = false;
   rules.repeats_key_heads = true;
@@ -113,9 +116,20 @@ constexpr EngineRules accelerate() {
   rules.name = "accelerate";
   rules.summary = "Hugging Face transformers and accelerate on FSDP2";
   rules.has_pipelines = false;
-  rules.has_liger_loss = true;  // Hugging Face transformers, trainer.py, use_liger_kernel
+  rules.recomputes_to_end = false;  // PyTorch, utils/checkpoint.py, by default
+  rules.has_liger_loss = true;      // Hugging Face transformers, trainer.py, use_liger_kernel
   rules.pools_narrow_logits = true;
   rules.reduce_dtype = DType::bf16;
+  return rules;
+}
+
+/// Source: TRL, trainer/sft_trainer.py, which logs entropy and accuracy of each micro-step's tokens
+/// wherever Liger leaves it logits; all else is of `accelerate`
+constexpr EngineRules trl() {
+  EngineRules rules = accelerate();
+  rules.name = "trl";
+  rules.summary = "TRL's SFTTrainer on accelerate, with entropy and accuracy of tokens";
+  rules.logs_tokens = true;
   return rules;
 }
 
@@ -125,7 +139,7 @@ constexpr EngineRules mindspeed_fsdp() {
   EngineRules rules = torchtitan();
   rules.name = "mindspeed_fsdp";
   rules.summary = "MindSpeed-LLM on FSDP2: embedding and head are units of their own";
-  rules.keeps_root = false;
+  rules.keeps_root = rules.recomputes_to_end = false;
   rules.has_pipelines = rules.may_compile_loss = false;
   return rules;
 }
@@ -141,7 +155,7 @@ constexpr EngineRules simple_fsdp() {
   rules.copies_gathered = false;
   rules.copies_gradients = false;
   rules.pools_by_stream = false;
-  rules.keeps_root = false;
+  rules.keeps_root = rules.recomputes_to_end = false;
   rules.keeps_last_dense_layer = false;
   rules.keeps_last_sparse_layer = false;
   rules.swaps_dense = false;

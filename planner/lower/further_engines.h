@@ -32,6 +32,7 @@ constexpr EngineRules megatron() {
   rules.weighs_activations = true;      // core v0.12, transformer/moe/experts.py, permuted_probs
   rules.has_unfused_attention = true;   // core/transformer/dot_product_attention.py
   rules.longest_fused_softmax = 16384;  // core/fusions/fused_softmax.py
+  rules.fuses_scaled_rotary = false;    // core/models/common/embeddings/rope_utils.py
   rules.has_pipelines = true;           // core/pipeline_parallel/schedules.py
   rules.interleaves_chunks = true;
   rules.hand_cut = HandCut::bare_ends;  // core/transformer/pipeline_parallel_layer_layout.py
@@ -164,6 +165,7 @@ constexpr EngineRules mindspeed() {
   rules.has_fp8_products = rules.has_transformer_engine = rules.may_compile_loss = false;
   rules.pairs_micro_steps = rules.has_unfused_attention = rules.may_overlap_nothing = false;
   rules.offloads_chunks = rules.predicts_further = false;
+  rules.fuses_scaled_rotary = true;  // its kernel is given cosines and sines: npu_rotary_mul
   rules.hand_cut = HandCut::stages;  // --num-layer-list, without virtual stages
   rules.has_loss_op_by_op = true;
   rules.accumulates_in_products = rules.keeps_stand_ins = false;

@@ -202,6 +202,7 @@ void Lowering::autograd_loss_chunk(std::int16_t chunk, std::int64_t first, std::
       cross_entropy(from, rows, logits, labels);
       if (rows == strategy_.loss_tokens()) pass_logits(from, rows, logits);
     }
+    if (rules_.logs_tokens && rows == strategy_.loss_tokens()) log_tokens(from, rows, narrow);
     cast(from, rows * V, logits, d_logits);
   }
   op(Kernel::matmul_input_backward, from, {rows, V, E}, {d_logits, head_weight_}, {d_hidden});

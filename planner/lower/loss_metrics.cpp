@@ -40,4 +40,26 @@ void Lowering::score_logits(std::int64_t rows, BufferId logits) {
   op(Kernel::cast, from, {rows * V, (2 + 1) * wide, 2}, {less}, {less});
 }
 
+// What a model put out is widened. Of so many tokens at a time log-probabilities are made, and
+// exponentials of these, their products and sums; of all at once the likeliest is found. The host
+// waits for both before the backward pass.
+//
+// Source: Hugging Face accelerate, accelerator.py, prepare_model, convert_outputs_to_fp32; TRL,
+// trainer/sft_trainer.py, compute_loss, and trainer/utils.py, entropy_from_logits
+void Lowering::log_tokens(const Origin& from, std::int64_t rows, BufferId logits) {
+  constexpr std::int64_t at_a_time = 128, kernels = 4, passes = 2 + 2 + 3 + 1;
+  constexpr std::int64_t wide_bytes = width(DType::fp32);
+  const std::int64_t V = graph_.vocabulary;
+  const auto made = [&](std::int64_t columns) {
+    return build_.transient(
+        {{rows, columns, 1}, DType::fp32, MemoryCategory::logits_and_loss, Space::device});
+  };
+  const BufferId wide = made(V), found = made(1);
+  cast(from, rows * V, logits, wide);
+  const std::int64_t n_chunks = (rows + at_a_time - 1) / at_a_time;
+  op(Kernel::cast, from, {rows * V, passes * wide_bytes, kernels * n_chunks}, {wide}, {found});
+  op(Kernel::cast, from, {rows * V, wide_bytes}, {wide}, {found});
+  op(Kernel::wait, from, {}, {found}, {}, Lane::host);
+}
+
 }  // namespace xt

@@ -358,6 +358,7 @@ GraphOptions graph_options(const Strategy& strategy) {
   options.stacks_heads = rules->stacks_heads;
   options.weighs_activations = rules->weighs_activations;
   options.is_compiled = strategy.is_compiled;
+  options.fuses_scaled_rotary = rules->fuses_scaled_rotary;
   options.widens_norms = rules->widens_norms;
   options.widens_residuals = rules->widens_residuals;
   options.fuses_experts = strategy.fuses_experts;

@@ -243,6 +243,9 @@ class Lowering {
   Extent resolve(Extent extent, const BlockRun& run) const {
     return extent.is_symbol() ? bound(static_cast<SymbolKind>(extent.symbol()), run) : extent;
   }
+  bool recomputes_to_end() const {
+    return rules_.recomputes_to_end && !strategy_.stops_early && strategy_.recompute_ops.is_all();
+  }
   bool holds_unread() const { return !strategy_.is_compiled && !strategy_.recompute_ops.is_all(); }
   bool is_recomputed(std::int16_t layer) const {
     return stage_ != nullptr ? stage_->recomputes[static_cast<std::size_t>(layer)]
@@ -285,6 +288,7 @@ class Lowering {
   void log_metrics();
   void pass_logits(const Origin& from, std::int64_t rows, BufferId logits);
   void score_logits(std::int64_t rows, BufferId logits);
+  void log_tokens(const Origin& from, std::int64_t rows, BufferId logits);
 
   // lower.cpp: what is resident, and the sections
   void make_symbols();

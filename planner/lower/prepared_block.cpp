@@ -125,11 +125,13 @@ bool is_layer_norm(Kernel kernel, std::string_view part) {
          (part == "input_norm" || part == "post_norm");
 }
 
-// The first op behind the norm before the ffn.
+// The first op behind the norm before the ffn, and behind the residual that is added to that norm
+// where it is of attention's output.
 std::size_t first_of_ffn(const OpGraph& graph, const Block& block) {
+  const auto part = [&](std::size_t i) { return graph.parts[block.forward[i].part]; };
   std::size_t first = block.forward.size();
   for (std::size_t i = 0; i < block.forward.size(); ++i)
-    if (graph.parts[block.forward[i].part] == "post_norm") first = i + 1;
+    if (part(i) == "post_norm" || (i == first && part(i) == "residual")) first = i + 1;
   return first;
 }
 

@@ -73,8 +73,8 @@ void Lowering::make_units() {
     blocks_.push_back(prepared(graph_, block,
                                {group_size(Group::shard), group_size(Group::expert_shard)},
                                strategy_.recompute_ops,
-                               {!rules_.recomputes_whole_layer, rules_.keeps_attended,
-                                rules_.is_executed, has_matrices_apart}));
+                               {!rules_.recomputes_whole_layer && !recomputes_to_end(),
+                                rules_.keeps_attended, rules_.is_executed, has_matrices_apart}));
   };
   blocks_.reserve(graph_.decoder.size() + 2);
   prepare_block(graph_.embedding, false);

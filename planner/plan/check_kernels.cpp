@@ -26,6 +26,12 @@ void check_kernels(const Plan& plan, const EngineRules& rules, Request& request)
   if (!s.recompute_ops.is_all() && !rules.drops_by_op)
     request.problem("recompute_ops", fmt::format("{} recomputes whole layers", rules.name),
                     "engine torchtitan can recompute some ops of a layer");
+  if (request.fields().recompute_early_stop && !rules.recomputes_to_end)
+    request.problem(
+        "recompute_early_stop",
+        fmt::format("{} always recomputes {}", rules.name,
+                    rules.stops_early() ? "what a backward pass reads" : "whole layers"),
+        "leave it out; engine torchtitan does either");
   if (s.reduce_dtype != DType::bf16 && s.reduce_dtype != DType::fp32)
     request.problem("reduce_dtype", "gradients are reduced in bf16 or fp32");
   else if (request.fields().reduce_dtype == DType::bf16 && s.compute_dtype == DType::fp32)

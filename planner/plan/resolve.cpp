@@ -156,6 +156,7 @@ void Resolver::choose_counts() {
   s.compiles_loss = from_.compile_loss.value_or(false);
   s.fuses_experts = from_.fused_experts.value_or(true);
   s.recompute_ops = from_.recompute_ops.value_or(RecomputeOps{});
+  s.stops_early = from_.recompute_early_stop.value_or(rules_->stops_early());
 }
 
 void Resolver::choose_data() {

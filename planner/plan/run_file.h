@@ -80,6 +80,7 @@ struct RunFile {
   std::optional<std::int64_t> intra_layer_micro_batches;
   std::optional<Choice> recompute;
   std::optional<RecomputeOps> recompute_ops;
+  std::optional<bool> recompute_early_stop;
   std::optional<Choice> swap;
   std::optional<Optimizer> optimizer;
   std::optional<bool> swap_optimizer;
@@ -205,6 +206,9 @@ struct RunFile {
                "(default: the engine's, where it has one)")
         .at_least(1)
         .at_most(4'000'000'000);
+    archive.field("recompute_early_stop", recompute_early_stop,
+                  "true: layers run again up to the last op that their backward pass reads "
+                  "(default: the engine's)");
     archive.field("compile", compile,
                   "false: norms, rotary angles and activations run op by op (default true)");
     archive.field(

@@ -117,6 +117,16 @@ ModelConfig mpt_config(const PublishedModel& model, std::int64_t positions) {
   return read<ModelConfig>(config.document("model of the row"));
 }
 
+// What a config.json of GPT-OSS says of its angles.
+//
+// Source: Hugging Face transformers, configuration_gpt_oss.py
+void add_scaled_angles(Config& config) {
+  config.within("rope_scaling", Config()
+                                    .text("rope_type", "yarn")
+                                    .number("factor", 32)
+                                    .number("original_max_position_embeddings", 4096));
+}
+
 // Megatron-LM's GPT, which has biases and, unless told otherwise, dropout of a tenth.
 //
 // Source: Megatron-LM, megatron/arguments.py
@@ -154,6 +164,7 @@ ModelConfig model_config(const PublishedModel& model, std::int64_t positions,
     config.number("sliding_window", model.sliding_window.value_or(positions));
   if (type == "mistral")
     config.number("sliding_window", model.sliding_window.value_or(mistral_window));
+  if (type == "gpt_oss") add_scaled_angles(config);
   config.number("vocab_size", model.vocab_size)
       .number("hidden_size", model.hidden_size)
       .number("num_hidden_layers", model.num_hidden_layers)

@@ -55,6 +55,11 @@ bool compiles_loss(const PublishedRow& row) {
          row.parallel.tp == 1;
 }
 
+bool stops_recompute_early(const PublishedRow& row) {
+  constexpr std::string_view first = "2025-09";
+  return !row.framework.starts_with("torchtitan") || row.source.date < first;
+}
+
 std::vector<std::pair<std::string, std::string>> flags_of_notes(const PublishedRow& row) {
   std::vector<std::pair<std::string, std::string>> flags;
   if (compiles_loss(row)) flags.emplace_back("compile_loss", "true");
@@ -86,6 +91,17 @@ Bytes least_memory(const PublishedRow& row) {
 bool uses_liger(const PublishedRow& row) {
   return row.notes.find("Liger fused linear cross entropy") != std::string::npos ||
          row.notes.find("Liger fused cross entropy") != std::string::npos;
+}
+
+bool is_ulysses(const PublishedRow& row) {
+  constexpr std::string_view ulysses = "Ulysses";
+  return row.notes.find(ulysses) != std::string::npos ||
+         row.framework.find(ulysses) != std::string::npos ||
+         row.framework.starts_with("XTuner + DeepSpeed");
+}
+
+bool has_whole_logits(const PublishedRow& row) {
+  return row.notes.find("full logits") != std::string::npos;
 }
 
 bool attends_by_transformer_engine(const PublishedRow& row) {

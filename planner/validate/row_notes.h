@@ -38,6 +38,12 @@ bool keeps_references(const PublishedRow& row);
 /// Transformer Engine or Liger has it as a kernel.
 bool compiles_loss(const PublishedRow& row);
 
+/// Whether a row is of torchtitan before its checkpoints ran to their end, or of others that take
+/// PyTorch's default.
+///
+/// Source: torchtitan, pull request 1580, August 2025; PyTorch, utils/checkpoint.py
+bool stops_recompute_early(const PublishedRow& row);
+
 /// What a row's notes say of references, of its loss and of the elements of the buffer in which
 /// gradients are put together, as keys of a run file.
 std::vector<std::pair<std::string, std::string>> flags_of_notes(const PublishedRow& row);
@@ -61,6 +67,14 @@ Bytes least_memory(const PublishedRow& row);
 ///
 /// Source:  Liger-Kernel, transformers/monkey_patch.py
 bool uses_liger(const PublishedRow& row);
+
+/// Whether a row's `cp` stands for Ulysses.
+///
+/// Source:  XTuner (InternLM/xtuner, v0.1), parallel/sequence
+bool is_ulysses(const PublishedRow& row);
+
+/// Whether a row's notes say that its logits are whole.
+bool has_whole_logits(const PublishedRow& row);
 
 /// Whether a row of FSDP2 runs attention of Transformer Engine, which is the machine's: routed
 /// models of NeMo AutoModel do, unless their notes say FlexAttention.

@@ -28,16 +28,17 @@ struct EngineOfFramework {
   std::string_view loss_chunk;
   std::string_view attention_kernel;  // where a row does not name it; empty: the machine's
   bool fixes_attention = false;       // also where a row does
+  bool (*applies)(const PublishedRow& row) = nullptr;  // to which rows; to all where it is none
 };
 
-// The first that fits a row counts. Megatron's attention is that of Transformer Engine, and
-// DeepSpeed's is PyTorch's.
-// Source: for XTuner V1, tests/published: packs of short samples, of about 4096 tokens
-// For attention where a row names no kernels: PyTorch's own, which are those of FlashAttention-2.
-// LLM-Foundry's published sweep runs the kernels in Triton whatever a table says
-// (scripts/train/benchmarking/submit_benchmarks.py).
-constexpr std::array<EngineOfFramework, 19> engine_rows = {{
+// The first that fits a row counts. Megatron's attention is that of Transformer Engine; PyTorch's
+// own, where a row names no kernels, is that of FlashAttention-2.
+//
+// Source: for XTuner V1, tests/published: packs of short samples, of about 4096 tokens;
+// LLM-Foundry, scripts/train/benchmarking/submit_benchmarks.py, for Triton whatever a table says
+constexpr std::array<EngineOfFramework, 20> engine_rows = {{
     {"fsdp2", "XTuner V1", "xtuner_v1", 4096, "1024", ""},
+    {"fsdp2", "TRL", "trl", 0, "none", "flash2", false, has_whole_logits},
     {"fsdp2", "TRL", "accelerate", 0, "none", "flash2"},
     {"fsdp2", "MindSpeed", "mindspeed_fsdp", 0, "none", ""},
     {"fsdp2", "", "torchtitan", 0, "none", "flash2"},
@@ -58,9 +59,14 @@ constexpr std::array<EngineOfFramework, 19> engine_rows = {{
     {"jax", "MaxText", "maxtext", 0, "none", "cudnn"},
 }};
 
+bool is_of(const PublishedRow& row, const EngineOfFramework& of) {
+  if (row.framework_family != of.family || !row.framework.starts_with(of.framework)) return false;
+  return of.applies == nullptr || of.applies(row);
+}
+
 const EngineOfFramework* engine_of(const PublishedRow& row) {
   for (const EngineOfFramework& of : engine_rows)
-    if (row.framework_family == of.family && row.framework.starts_with(of.framework)) return &of;
+    if (is_of(row, of)) return &of;
   return nullptr;
 }
 
@@ -79,13 +85,6 @@ bool has_odd_shared_expert(const PublishedRow& row) {
 }
 
 bool swaps(const PublishedRow& row) { return row.model.is_moe() || rules_of(row).swaps_dense; }
-
-// Whether a row's `cp` stands for Ulysses.
-// Source: XTuner (InternLM/xtuner, v0.1), parallel/sequence
-bool is_ulysses(const PublishedRow& row) {
-  return notes_say(row, "Ulysses") || row.framework.find("Ulysses") != std::string::npos ||
-         row.framework.starts_with("XTuner + DeepSpeed");
-}
 
 bool splits(const PublishedRow& row) {
   return is_ulysses(row) ? rules_of(row).splits_sequences : rules_of(row).splits_context;
@@ -330,6 +329,8 @@ Flags flags_of(const PublishedRow& row, const EngineOfFramework& of, const Profi
     flags.emplace_back("offload_share", std::string(share));
   if (const auto ops = dropped_ops(row)) flags.emplace_back("recompute_ops", *ops);
   const EngineRules& rules = *engine_named(of.engine);
+  if (rules.recomputes_to_end && stops_recompute_early(row))
+    flags.emplace_back("recompute_early_stop", "true");
   const bool is_eager_at_rest = rules.has_eager_kernels && rules.keeps_narrow_shards;
   const bool is_fused = row.compile.value_or(!is_eager_at_rest) || uses_liger(row);
   if (rules.has_eager_kernels && !is_fused) flags.emplace_back("compile", "false");

@@ -60,25 +60,29 @@ TEST(Autocast, WhatIsGatheredTakesThreeTimesTheBytes) {
   EXPECT_GT(largest("fsdp1_autocast"), 2 * largest("fsdp1"));
 }
 
+// Bytes that kernels of three micro-steps' losses pass beside products.
+double bytes_of_loss(const Flags& more) {
+  const Plan plan = plan_with(test::with({{"gradient_accumulation", "3"}}, more));
+  const Schedule schedule = lower(graph_of(plan), plan.strategy);
+  double bytes = 0;
+  for (const Section& section : schedule.sections)
+    for (std::size_t i = at(section.begin); i < at(section.end); ++i) {
+      const Op& op = schedule.ops[i];
+      if (op.origin.phase == Phase::loss &&
+          kernel_class(schedule.work(op).kernel) == KernelClass::memory_bound)
+        bytes += section.repeat * static_cast<double>(memory_traffic(schedule.work(op), {}).value);
+    }
+  return bytes;
+}
+
+constexpr double vocabulary = 151936;
+
 // Two cross-entropies a micro-step: logits are widened, and read and written in fp32. What the
 // model put out is kept until then.
 TEST(Composer, MetricsPassOverLogitsOfEachMicroStepOnceMore) {
-  const auto bytes_of_loss = [](const char* engine) {
-    const Plan plan = plan_with({{"engine", engine}, {"gradient_accumulation", "3"}});
-    const Schedule schedule = lower(graph_of(plan), plan.strategy);
-    double bytes = 0;
-    for (const Section& section : schedule.sections)
-      for (std::size_t i = at(section.begin); i < at(section.end); ++i) {
-        const Op& op = schedule.ops[i];
-        if (op.origin.phase == Phase::loss &&
-            kernel_class(schedule.work(op).kernel) == KernelClass::memory_bound)
-          bytes +=
-              section.repeat * static_cast<double>(memory_traffic(schedule.work(op), {}).value);
-      }
-    return bytes;
-  };
-  constexpr double vocabulary = 151936, bytes_each = 2 + 4 + 4 + 4;
-  EXPECT_NEAR((bytes_of_loss("composer") - bytes_of_loss("fsdp1")) / (tokens * vocabulary),
+  constexpr double bytes_each = 2 + 4 + 4 + 4;
+  EXPECT_NEAR((bytes_of_loss({{"engine", "composer"}}) - bytes_of_loss({{"engine", "fsdp1"}})) /
+                  (tokens * vocabulary),
               3 * 2 * bytes_each, 1e-9);
 }
 
@@ -172,6 +176,31 @@ TEST(MindFormers, LayersRunOpByOpWithHeadsBeforeTokens) {
   EXPECT_EQ(passes, 2 * (9 * (query + key) + 2 * (query + 2 * key + query)));
   EXPECT_EQ(sums, 3 * 3 * query);
   EXPECT_EQ(multiplications, 3);
+}
+
+// Logits are widened once more, then read or written eight times for the entropy and once for the
+// likeliest token; where Liger has the loss there are none.
+TEST(Trl, EntropyAndAccuracyPassOverWholeLogits) {
+  const auto more = [](const Flags& flags) {
+    return (bytes_of_loss(test::with(flags, {{"engine", "trl"}})) -
+            bytes_of_loss(test::with(flags, {{"engine", "accelerate"}}))) /
+           (tokens * vocabulary);
+  };
+  EXPECT_NEAR(more({}), 3 * (2 + 4 + 8 * 4 + 4), 1e-9);
+  EXPECT_EQ(more({{"compile_loss", "true"}, {"loss_chunk", "1024"}}), 0);
+}
+
+// The host reads both before it issues the backward pass, once a micro-step.
+TEST(Trl, TheHostWaitsForWhatItLogs) {
+  const auto waits = [](const char* engine) {
+    const Plan plan = plan_with({{"engine", engine}});
+    const Schedule schedule = lower(graph_of(plan), plan.strategy);
+    return std::ranges::count_if(schedule.ops, [&](const Op& op) {
+      return op.origin.phase == Phase::loss && schedule.work(op).kernel == Kernel::wait;
+    });
+  };
+  EXPECT_EQ(waits("trl"), 1);
+  EXPECT_EQ(waits("accelerate"), 0);
 }
 
 // Each norm of a layer reads and writes fp32, between two conversions of as many numbers.

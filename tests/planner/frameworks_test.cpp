@@ -341,6 +341,7 @@ TEST(RowPlan, LigersKernelsAreFused) {
 
 TEST(RowPlan, WhatRecipesOfFrameworksFixIsRead) {
   EXPECT_EQ(strategy_of("trl-dense-2793d24c").engine, "accelerate");
+  EXPECT_EQ(strategy_of("trl-dense-885e25c1").engine, "trl");
   EXPECT_EQ(strategy_of("mindspeed-fsdp2-e9fa39fe").engine, "mindspeed_fsdp");
   EXPECT_FALSE(strategy_of("flagperf-d59e2194").memory_efficient_linear);
   EXPECT_TRUE(strategy_of("mle-h200-97efd2db").memory_efficient_linear);

@@ -40,6 +40,7 @@ TEST(RowNotes, SayThatTransformerEngineHasTheLoss) {
 TEST(RowNotes, SayThatLigerHasTheLossOrACompilerTheWholeGraph) {
   PublishedRow row = test::row_of("trl");
   row.notes = "full logits, no Liger";
+  EXPECT_TRUE(has_whole_logits(row));
   EXPECT_FALSE(compiles_loss(row));
   row.notes = "gradient checkpointing; Liger fused linear cross entropy, norm and rope";
   EXPECT_TRUE(compiles_loss(row));

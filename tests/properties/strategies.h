@@ -38,7 +38,7 @@ struct Case {
         "gathered {} "
         "pairs {} attention fused {} dropped {} offloaded {} state on the host {} weights {} "
         "exchanges overlap {} references {} loss compiled {} routers balanced {} "
-        "bucket {} further tokens {}",
+        "bucket {} further tokens {} recompute stops early {}",
         strategy.engine, model.model_type, model.num_hidden_layers, model.tie_word_embeddings,
         strategy.ranks, strategy.expert_parallel,
         dispatch_names[static_cast<std::size_t>(strategy.dispatch)], strategy.sequence_parallel,
@@ -57,7 +57,8 @@ struct Case {
         strategy.expert_parallel_overlap, strategy.fuses_attention, model.has_attention_dropout,
         strategy.offload_share, strategy.offloads_optimizer, strategy.offloads_parameters,
         strategy.communication_overlap, !strategy.memory_efficient_linear, strategy.compiles_loss,
-        strategy.has_balance_loss, strategy.reduce_bucket, model.further_tokens);
+        strategy.has_balance_loss, strategy.reduce_bucket, model.further_tokens,
+        strategy.stops_early);
   }
 };
 
@@ -222,6 +223,8 @@ inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& 
   if (engine.drops_by_op)
     for (std::size_t op = 0; op < recompute_op_names.size(); ++op)
       if (random() % 3 == 0) s.recompute_ops.add(static_cast<RecomputeOp>(op));
+  s.stops_early = !engine.recomputes_to_end || random() % 2 == 0;
+  if (!s.stops_early) s.recompute_ops = {};
   s.expert_parallel_overlap =
       engine.pairs_micro_steps && s.expert_parallel > 1 && s.gradient_accumulation > 1 &&
       (s.recompute_layers == 0 || !s.recompute_ops.is_all()) && random() % 2 == 0;

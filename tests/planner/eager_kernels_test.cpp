@@ -27,11 +27,13 @@ Schedule schedule_of(const Flags& flags) {
 // once, in 16 bits.
 std::int64_t added(const Schedule& schedule) {
   std::int64_t bytes = 0;
+  Kernel before{};
   for (const Op& op : schedule.ops) {
     const Work& work = schedule.work(op);
     if (op.origin.layer == 1 && op.origin.phase == Phase::backward && work.kernel == Kernel::cast &&
-        schedule.parts[op.origin.part].ends_with("_proj"))
+        before == Kernel::matmul_input_backward)
       bytes += work.extents[0].code * work.extents[1].code;
+    before = work.kernel;
   }
   return bytes / (3 * 2);
 }

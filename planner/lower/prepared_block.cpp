@@ -200,20 +200,6 @@ std::vector<bool> kept_values(const OpGraph& graph, const Block& block, const Re
   return is_kept;
 }
 
-// What runs again also needs what it reads to run again, where that is not kept.
-void add_sources(const Block& block, const std::vector<bool>& is_kept, std::vector<bool>& again) {
-  std::vector<bool> wanted(block.values.size(), false);
-  for (std::size_t i = again.size(); i-- > 0;) {
-    const GraphOp& op = block.forward[i];
-    const bool is_read = std::any_of(op.outputs.begin(), op.outputs.end(), [&](ValueId id) {
-      return wanted[at(id)] && !is_kept[at(id)];
-    });
-    again[i] = again[i] || is_read;
-    if (!again[i]) continue;
-    for (const ValueId id : op.inputs) wanted[at(id)] = true;
-  }
-}
-
 }  // namespace
 
 PreparedBlock prepared(const OpGraph& graph, const Block& block, const ShardRanks& ranks,
@@ -241,11 +227,9 @@ PreparedBlock prepared(const OpGraph& graph, const Block& block, const ShardRank
   result.is_kept = kept_values(graph, block, dropped, rules);
   std::vector<bool> again = recomputed_ops(block, result.is_kept);
   // Who runs whole layers again runs the ffn's last product too, which no backward pass reads.
-  if (dropped.has(RecomputeOp::ffn) && !rules.keeps_recorded) {
+  if (dropped.has(RecomputeOp::ffn) && !rules.keeps_recorded)
     std::fill(again.begin() + static_cast<std::ptrdiff_t>(first_of_ffn(graph, block)), again.end(),
               true);
-    add_sources(block, result.is_kept, again);
-  }
   for (std::size_t i = 0; i < again.size(); ++i) {
     result.forward[i].is_recomputed = again[i];
     if (!again[i]) continue;

@@ -7,6 +7,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/ivalue.h>
+#include <c10/core/thread_pool.h>
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
@@ -26,7 +27,10 @@ namespace {
 
 using c10d::ProcessGroupGloo;
 using std::chrono::steady_clock;
-using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
+using Started = c10::intrusive_ptr<c10d::Work>;
+using Parts = std::vector<at::Tensor>;  ///< of a tensor, one a rank
+
+constexpr int tag = 0;  // messages of one tag and between two ranks keep their order
 
 /// What the worker threads and the issuing thread share about one collective.
 struct Completion {
@@ -126,14 +130,31 @@ class GlooPending final : public Pending {
 /// The elements as bytes: what only moves needs no element type that Gloo knows.
 at::Tensor as_bytes(const at::Tensor& tensor) { return tensor.view({-1}).view(at::kByte); }
 
-std::vector<std::int64_t> copied(std::span<const std::int64_t> values) {
-  return {values.begin(), values.end()};
+Parts parts_of(const at::Tensor& x, std::span<const std::int64_t> rows) {
+  return x.split_with_sizes(at::IntArrayRef(rows.data(), rows.size()));
 }
 
-std::int64_t sum_of(std::span<const std::int64_t> values) {
-  std::int64_t sum = 0;
-  for (const std::int64_t value : values) sum += value;
-  return sum;
+Parts equal_parts(const at::Tensor& x, int n_ranks) {
+  XT_CHECK(x.numel() % n_ranks == 0, x.numel(), n_ranks);
+  return parts_of(x.view({-1}),
+                  std::vector(static_cast<std::size_t>(n_ranks), x.numel() / n_ranks));
+}
+
+/// What goes between this rank and another; null where there is nothing to send.
+struct Transfer {
+  Started received;
+  Started sent;
+};
+
+/// Waits for both; null if they succeed.
+std::exception_ptr failure_of(const Transfer& transfer) {
+  try {
+    if (transfer.received) transfer.received->wait();
+    if (transfer.sent) transfer.sent->wait();
+    return nullptr;
+  } catch (const std::exception&) {
+    return std::current_exception();
+  }
 }
 
 class GlooGroup final : public Communicator {
@@ -141,21 +162,14 @@ class GlooGroup final : public Communicator {
   GlooGroup(Members members, int rank, c10::intrusive_ptr<ProcessGroupGloo> backend)
       : Communicator(rank, static_cast<int>(members.ranks.size())),
         members_(std::make_shared<const Members>(std::move(members))),
-        backend_(std::move(backend)) {}
+        backend_(std::move(backend)),
+        waiting_(size() - 1) {}
 
   PendingCollective all_gather(const at::Tensor& full, const at::Tensor& shard) override {
     XT_CHECK(full.numel() == size() * shard.numel(), full.numel(), shard.numel());
     XT_CHECK(full.is_contiguous() && shard.is_contiguous());
-    const std::int64_t n = shard.numel();
-    const at::Tensor parts = full.view({-1});
-    at::Tensor own = parts.narrow(0, rank() * n, n);
-    if (own.data_ptr() != shard.data_ptr()) own.copy_(shard.view({-1}));
-    return issue("all_gather", {full}, [&] {
-      Works works;
-      for (int root = 0; root < size(); ++root)
-        works.push_back(start_broadcast(parts.narrow(0, root * n, n), root));
-      return works;
-    });
+    const Parts own(static_cast<std::size_t>(size()), shard.view({-1}));
+    return exchange("all_gather", equal_parts(full, size()), own);
   }
 
   PendingCollective reduce_scatter(const at::Tensor& shard, const at::Tensor& full,
@@ -163,84 +177,115 @@ class GlooGroup final : public Communicator {
     XT_CHECK(full.numel() == size() * shard.numel(), full.numel(), shard.numel());
     XT_CHECK(scratch.numel() == full.numel(), scratch.numel(), full.numel());
     XT_CHECK(scratch.scalar_type() == full.scalar_type() && shard.is_contiguous());
-    return issue(
-        "reduce_scatter", {shard, full, scratch},
-        [&] { return start_all_to_all(as_bytes(scratch), as_bytes(full), {}, {}); },
-        [shard, scratch] { sum_ranks(shard, scratch); });
+    return exchange("reduce_scatter", equal_parts(scratch, size()), equal_parts(full, size()),
+                    [shard, scratch] { sum_ranks(shard, scratch); });
   }
 
   PendingCollective all_to_all(const at::Tensor& received, const at::Tensor& sent) override {
     XT_CHECK(received.numel() == sent.numel(), received.numel(), sent.numel());
-    XT_CHECK(sent.numel() % size() == 0, sent.numel(), size());
-    return issue("all_to_all", {received, sent},
-                 [&] { return start_all_to_all(as_bytes(received), as_bytes(sent), {}, {}); });
+    return exchange("all_to_all", equal_parts(received, size()), equal_parts(sent, size()));
   }
 
   PendingCollective all_to_all(const at::Tensor& received, const at::Tensor& sent,
                                std::span<const std::int64_t> received_rows,
                                std::span<const std::int64_t> sent_rows) override {
     XT_CHECK(std::ssize(received_rows) == size() && std::ssize(sent_rows) == size());
-    XT_CHECK(received.size(0) == sum_of(received_rows), received.size(0), sum_of(received_rows));
-    XT_CHECK(sent.size(0) == sum_of(sent_rows), sent.size(0), sum_of(sent_rows));
-    return issue("all_to_all", {received, sent}, [&] {
-      return start_all_to_all(received, sent, copied(received_rows), copied(sent_rows));
-    });
+    XT_CHECK(received.is_contiguous() && sent.is_contiguous());
+    return exchange("all_to_all", parts_of(received, received_rows), parts_of(sent, sent_rows));
   }
 
   PendingCollective all_reduce(const at::Tensor& x) override {
     XT_CHECK(x.is_contiguous());
     return issue("all_reduce", {x}, [&] {
       std::vector<at::Tensor> tensors{x};
-      return Works{backend_->allreduce(tensors)};
+      return backend_->allreduce(tensors);
     });
   }
 
   PendingCollective broadcast(const at::Tensor& x, int root) override {
     XT_CHECK(x.is_contiguous());
-    return issue("broadcast", {x}, [&] { return Works{start_broadcast(x, root)}; });
+    return issue("broadcast", {x}, [&] {
+      std::vector<at::Tensor> tensors{as_bytes(x)};
+      c10d::BroadcastOptions options;
+      options.rootRank = root;
+      return backend_->broadcast(tensors, options);
+    });
   }
 
   PendingCollective barrier() override {
     const at::Tensor token = at::zeros({1}, at::kByte);
     return issue("barrier", {token}, [&] {
       std::vector<at::Tensor> tensors{token};
-      return Works{backend_->allreduce(tensors)};
+      return backend_->allreduce(tensors);
     });
   }
 
  private:
-  c10::intrusive_ptr<c10d::Work> start_broadcast(const at::Tensor& x, int root) {
-    std::vector<at::Tensor> tensors{as_bytes(x)};
-    c10d::BroadcastOptions options;
-    options.rootRank = root;
-    return backend_->broadcast(tensors, options);
+  /// Part i of `sent` goes to rank i, and part i of `received` comes from it; `finish` follows when
+  /// all is there.
+  PendingCollective exchange(const char* op, const Parts& received, const Parts& sent,
+                             std::function<void()> finish = {}) {
+    auto completion = std::make_shared<Completion>();
+    completion->n_outstanding = received.size();
+    completion->finish = std::move(finish);
+    completion->tensors = received;
+    completion->tensors.insert(completion->tensors.end(), sent.begin(), sent.end());
+    for (Transfer& transfer : members_->guarded(op, [&] { return start(received, sent); }))
+      waiting_.run([transfer = std::move(transfer), completion] {
+        completion->arrive(failure_of(transfer));
+      });
+    const auto own = static_cast<std::size_t>(rank());
+    if (received[own].data_ptr() != sent[own].data_ptr()) received[own].copy_(sent[own]);
+    completion->arrive(nullptr);
+    return std::make_unique<GlooPending>(op, members_, std::move(completion));
   }
 
-  /// Gloo does not look whether its output is contiguous; a mistake would corrupt memory.
-  Works start_all_to_all(at::Tensor received, at::Tensor sent,
-                         std::vector<std::int64_t> received_rows,
-                         std::vector<std::int64_t> sent_rows) {
-    XT_CHECK(received.is_contiguous() && sent.is_contiguous());
-    return {backend_->alltoall_base(received, sent, received_rows, sent_rows)};
+  /// Transfers with every other rank. All that is to come is asked for before anything is sent:
+  /// Gloo asks on the connection that carries what goes the other way. A rank that comes late and
+  /// sends first asks behind what it sends, and the other one sends when that is through: one
+  /// direction after the other.
+  ///
+  /// Source: pytorch/gloo, gloo/transport/tcp/pair.cc, Pair::send and Pair::recv (an exchange of
+  /// gloo/alltoall.cc sends first)
+  std::vector<Transfer> start(const Parts& received, const Parts& sent) {
+    std::vector<Transfer> transfers(received.size() - 1);
+    for (std::size_t i = 0; i < transfers.size(); ++i)
+      transfers[i].received = start(&ProcessGroupGloo::recv, received, peer(i));
+    for (std::size_t i = 0; i < transfers.size(); ++i)
+      transfers[i].sent = start(&ProcessGroupGloo::send, sent, peer(i));
+    return transfers;
+  }
+
+  using Move = Started (ProcessGroupGloo::*)(std::vector<at::Tensor>&, int, int);
+
+  /// Null where the part is empty.
+  Started start(Move move, const Parts& parts, int with) {
+    std::vector<at::Tensor> part{parts[static_cast<std::size_t>(with)]};
+    XT_CHECK(part.front().is_contiguous());
+    return part.front().numel() > 0 ? (*backend_.*move)(part, with, tag) : Started{};
+  }
+
+  /// The ranks behind this one, in turn.
+  [[nodiscard]] int peer(std::size_t i) const {
+    return (rank() + 1 + static_cast<int>(i)) % size();
   }
 
   template <typename Start>
-  PendingCollective issue(const char* op, std::vector<at::Tensor> tensors, const Start& start,
-                          std::function<void()> finish = {}) {
-    const Works works = members_->guarded(op, start);
+  PendingCollective issue(const char* op, std::vector<at::Tensor> tensors, const Start& start) {
+    const Started work = members_->guarded(op, start);
     auto completion = std::make_shared<Completion>();
-    completion->n_outstanding = works.size();
-    completion->finish = std::move(finish);
+    completion->n_outstanding = 1;
     completion->tensors = std::move(tensors);
-    for (const auto& work : works)
-      work->getFuture()->addCallback([completion](c10::ivalue::Future& future) {
-        completion->arrive(future.hasError() ? future.exception_ptr() : nullptr);
-      });
+    work->getFuture()->addCallback([completion](c10::ivalue::Future& future) {
+      completion->arrive(future.hasError() ? future.exception_ptr() : nullptr);
+    });
     return std::make_unique<GlooPending>(op, members_, std::move(completion));
   }
 
   std::shared_ptr<const Members> members_;
   c10::intrusive_ptr<ProcessGroupGloo> backend_;
+  /// A thread for each other rank: who is lost is heard of whoever else is waited for.
+  c10::ThreadPool waiting_;
 };
 
 }  // namespace

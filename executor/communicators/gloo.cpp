@@ -17,6 +17,7 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <utility>
 
 #include "costmodel/diagnostics/check.h"
 #include "executor/communicators/single_rank.h"
@@ -32,14 +33,14 @@ using Parts = std::vector<at::Tensor>;  ///< of a tensor, one a rank
 
 constexpr int tag = 0;  // messages of one tag and between two ranks keep their order
 
-/// What the worker threads and the issuing thread share about one collective.
+/// What the threads that wait and the issuing thread share about one collective.
 struct Completion {
   std::mutex mutex;
   std::condition_variable changed;
   std::size_t n_outstanding = 0;
   std::exception_ptr error;
   steady_clock::time_point when;
-  std::function<void()> finish;     ///< local work of the last worker to arrive
+  std::function<void()> finish;     ///< local work of the last to arrive
   std::vector<at::Tensor> tensors;  ///< kept alive until all have arrived
 
   void arrive(const std::exception_ptr& failure) {
@@ -146,8 +147,9 @@ struct Transfer {
   Started sent;
 };
 
-/// Waits for both; null if they succeed.
-std::exception_ptr failure_of(const Transfer& transfer) {
+/// Waits for both; null if they succeed. Keeps nothing of them.
+std::exception_ptr failure_of(Transfer& waited_for) {
+  const Transfer transfer = std::exchange(waited_for, {});
   try {
     if (transfer.received) transfer.received->wait();
     if (transfer.sent) transfer.sent->wait();
@@ -231,7 +233,7 @@ class GlooGroup final : public Communicator {
     completion->tensors = received;
     completion->tensors.insert(completion->tensors.end(), sent.begin(), sent.end());
     for (Transfer& transfer : members_->guarded(op, [&] { return start(received, sent); }))
-      waiting_.run([transfer = std::move(transfer), completion] {
+      waiting_.run([transfer = std::move(transfer), completion]() mutable {
         completion->arrive(failure_of(transfer));
       });
     const auto own = static_cast<std::size_t>(rank());

@@ -4,7 +4,8 @@ cores. Weights hardly move, so that routing stays as a run before, over a link o
 plans are told how many rows the fuller rank gets.
 
 Of each link a profile is measured over it, plans with and without overlap are predicted by that profile and
-run over it in turn. Writes tests/accuracy/overlap.json, on which tests/accuracy asserts, and renews README's row. Uses only the
+run over it in turn. A plan says what the rank with the most rows does; it is that rank whose times are held to
+it: the other one waits. Writes tests/accuracy/overlap.json, on which tests/accuracy asserts, and renews README's row. Uses only the
 standard library. XT_BUILD=FOLDER takes the programs from another build folder.
 """
 
@@ -86,6 +87,11 @@ class Hosts:
             call("tc", "-n", host, "qdisc", "replace", "dev", "xt0", "root", "tbf", "rate", f"{int(8 * bytes_per_s)}bit",
                  "burst", "128kb", "limit", "256mb")
 
+    def unshape(self):
+        """Lets as much leave as the hosts can send."""
+        for host in HOSTS:
+            call("tc", "-n", host, "qdisc", "delete", "dev", "xt0", "root", check=False)
+
     def run(self, *arguments, is_one_host):
         """Runs xt-run as one rank on each host, each with a core of its own; returns what rank 0 printed."""
         ranks = []
@@ -113,37 +119,39 @@ def make_plan(folder, model, machine, *tables):
          "--learning-rate", 1e-9, *flags_of(*tables), "--out", folder, "--force")
 
 
-def train(hosts, plan, data):
-    """The metrics of the steps but the first two."""
+def train(hosts, plan, data, rank):
+    """What `rank` logs of the steps but the first two."""
     hosts.run("train", plan, "--data", data, "--steps", STEPS, "--record-steps", RECORDED, "--threads", 1, "--force", "-q",
               is_one_host=False)
-    return [json.loads(line) for line in (plan / "metrics.jsonl").read_text().splitlines()][2:]
+    log = plan / "logs/exp_tracking" / f"rank{rank}" / "tracker.jsonl"
+    return [json.loads(line) for line in log.read_text().splitlines()][2:]
 
 
 class Recording:
-    """What rank 0 did in the recorded steps of a plan, op by op."""
+    """What a rank did in the recorded steps of a plan, op by op."""
 
-    def __init__(self, plan):
+    def __init__(self, plan, rank):
         lines = [json.loads(line) for line in (plan / "schedule.jsonl").read_text().splitlines()[1:]]
         works = [line for line in lines if line[0] == "work"]
         self.ops = [{"kernel": works[line[1]][1], "lane": line[2], "phase": line[3], "layer": line[5]}
                     for line in lines if line[0] == "op"]
         self.steps = []
-        for line in (plan / "measured.jsonl").read_text().splitlines():
+        for line in (plan / ("measured.jsonl" if rank == 0 else f"measured.rank{rank}.jsonl")).read_text().splitlines():
             entry = json.loads(line)
             if isinstance(entry, dict):
                 self.steps.append([])
             else:
                 self.steps[-1].append(entry)
 
-    def layer_compute(self):
-        """Seconds of the forward compute of a layer and micro-step: median over layers and steps."""
+    def layer_compute(self, traffic):
+        """Seconds of the forward compute of a layer and micro-step, without `traffic`: median over layers and steps."""
         sums = []
         for step in self.steps:
             layers = {}
             for op, repeat, start, end in step:
                 entry = self.ops[op]
-                if entry["phase"] == "forward" and entry["layer"] >= 0 and entry["lane"] == "compute":
+                is_compute = entry["lane"] == "compute" and entry["kernel"] not in traffic
+                if is_compute and entry["phase"] == "forward" and entry["layer"] >= 0:
                     key = entry["layer"], repeat
                     layers[key] = layers.get(key, 0) + end - start
             sums.extend(layers.values())
@@ -168,8 +176,13 @@ class Recording:
         return n, beside, in_order
 
 
+def seconds(step, traffic, which=""):
+    """What a rank logs of `traffic` in a step: all of it, or what is `_exposed`."""
+    return sum(step[f"communication/{kind}{which}_s"] for kind in traffic)
+
+
 def exposed(metrics, traffic):
-    return [sum(step["communication"][kind]["exposed_s"] for kind in traffic) for step in metrics]
+    return [seconds(step, traffic, "_exposed") for step in metrics]
 
 
 def deviation(values):
@@ -187,9 +200,7 @@ def predicted_ratio(plan, traffic):
 
 
 def measured_ratio(metrics, traffic):
-    return statistics.median(
-        overlapped(sum(step["communication"][kind]["total_s"] for kind in traffic),
-                   sum(step["communication"][kind]["exposed_s"] for kind in traffic)) for step in metrics)
+    return statistics.median(overlapped(seconds(step, traffic), seconds(step, traffic, "_exposed")) for step in metrics)
 
 
 def bytes_of_exchange(kernel, model, flags):
@@ -201,7 +212,7 @@ def bytes_of_exchange(kernel, model, flags):
     return weights * 4 / 2
 
 
-def accept(hosts, name, experiment, share, folder, data, compute_s, routing):
+def accept(hosts, name, experiment, share, folder, data, rank, compute_s, routing):
     """One experiment over one link."""
     model = folder / f"{name}.json"
     traffic = experiment["traffic"]
@@ -214,15 +225,15 @@ def accept(hosts, name, experiment, share, folder, data, compute_s, routing):
         make_plan(plan, model, machine, experiment["flags"], experiment[side], routing)
     for number in range(ROUNDS):
         for side in (("with", "without") if number % 2 == 0 else ("without", "with")):
-            metrics[side] += train(hosts, plans[side], data)
-    recording = Recording(plans["with"])
+            metrics[side] += train(hosts, plans[side], data, rank)
+    recording = Recording(plans["with"], rank)
     n, beside, in_order = recording.beside_compute(traffic)
-    row = {"experiment": name, "share": share, "layer_compute_s": round(compute_s, 5), "exchanges": n,
+    row = {"experiment": name, "share": share, "rank": rank, "layer_compute_s": round(compute_s, 5), "exchanges": n,
            "beside_compute": beside, "in_order": in_order}
     for side, plan in plans.items():
         values = exposed(metrics[side], traffic)
         row[side] = {"exposed_s": round(statistics.median(values), 5), "deviation_s": round(deviation(values), 5),
-                     "step_s": round(statistics.median(step["step_time_s"] for step in metrics[side]), 5),
+                     "step_s": round(statistics.median(step["time/step_time"] for step in metrics[side]), 5),
                      "predicted_ratio": round(predicted_ratio(plan, traffic), 4),
                      "measured_ratio": round(measured_ratio(metrics[side], traffic), 4)}
     print(json.dumps(row), file=sys.stderr, flush=True)
@@ -230,13 +241,18 @@ def accept(hosts, name, experiment, share, folder, data, compute_s, routing):
 
 
 def alone(hosts, name, experiment, folder, data):
-    """Seconds of a layer's compute, over an unshaped link and with nothing beside it, and how unequal routing is."""
+    """Over an unshaped link and with nothing beside compute: the rank that has most of it, that rank's seconds of a
+    layer's compute, and how unequal routing is."""
+    hosts.unshape()
     (folder / f"{name}.json").write_text(json.dumps(experiment["model"]))
     plan = folder / f"{name}_alone"
     make_plan(plan, folder / f"{name}.json", "h100_sxm", experiment["flags"], {"communication-overlap": "false"})
-    train(hosts, plan, data)
+    train(hosts, plan, data, 0)
     imbalance = json.loads(call(XT_PLAN, "compare", plan, "--json"))["routing_imbalance"]
-    return Recording(plan).layer_compute(), {} if imbalance is None else {"routing-imbalance": round(imbalance, 3)}
+    routing = {} if imbalance is None else {"routing-imbalance": round(imbalance, 3)}
+    compute_s = [Recording(plan, rank).layer_compute(experiment["traffic"]) for rank in range(len(HOSTS))]
+    fullest = max(range(len(HOSTS)), key=compute_s.__getitem__) if routing else 0
+    return fullest, compute_s[fullest], routing
 
 
 def main():
@@ -251,8 +267,8 @@ def main():
         data = folder / "data.jsonl"
         data.write_text("".join(json.dumps({"input_ids": draw.choices(range(256), k=1024)}) + "\n" for _ in range(64)))
         for name, experiment in EXPERIMENTS.items():
-            compute_s, routing = alone(hosts, name, experiment, folder, data)
-            rows += [accept(hosts, name, experiment, share, folder, data, compute_s, routing) for share in SHARES]
+            rank, compute_s, routing = alone(hosts, name, experiment, folder, data)
+            rows += [accept(hosts, name, experiment, share, folder, data, rank, compute_s, routing) for share in SHARES]
     table = {"schema": "xt.acceptance/1", "command": "scripts/accept.sh overlap", "rows": rows}
     TABLE.write_text(json.dumps(table, indent=1) + "\n")
     executor_facts.renew_readme()

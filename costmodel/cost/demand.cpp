@@ -115,8 +115,9 @@ Flops hardware_flops(const Work& work, const Bindings& bindings) {
 }
 
 Bytes memory_traffic(const Work& work, const Bindings& bindings) {
+  static constexpr double most = 0x1p62;  // more than any machine has, and still a count of bytes
   const auto whole = [](double bytes) {
-    return Bytes(static_cast<std::int64_t>(std::nearbyint(bytes)));
+    return Bytes(static_cast<std::int64_t>(std::nearbyint(std::min(bytes, most))));
   };
   switch (kernel_class(work.kernel)) {
     case KernelClass::matrix:

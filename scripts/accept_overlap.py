@@ -5,8 +5,8 @@ plans are told how many rows the fuller rank gets.
 
 Of each link a profile is measured over it, plans with and without overlap are predicted by that profile and
 run over it in turn. A plan says what the rank with the most rows does; it is that rank whose times are held to
-it: the other one waits. Writes tests/accuracy/overlap.json, on which tests/accuracy asserts, and renews README's row. Uses only the
-standard library. XT_BUILD=FOLDER takes the programs from another build folder.
+it: the other one waits. Writes tests/accuracy/overlap.json, on which tests/accuracy asserts, and renews README's
+row. Uses only the standard library. XT_BUILD=FOLDER takes the programs from another build folder.
 """
 
 import json

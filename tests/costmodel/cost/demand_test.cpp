@@ -340,6 +340,14 @@ TEST(Demand, OfNoRowsIsTheLatencyAndTheWeights) {
   EXPECT_EQ(priced(work(Kernel::permute, DType::bf16, {0, 64, 2})).on(Resource::hbm), Seconds(0));
 }
 
+TEST(Demand, BytesThatNoMachineHasAreStillACount) {
+  for (const auto& row : kernel_rows) {
+    Work huge = work(row.kernel, DType::bf16, {});
+    for (Extent& extent : huge.extents) extent = Extent(std::int64_t{100'000});
+    EXPECT_GE(memory_traffic(huge, {}).value, 0) << name(row.kernel);
+  }
+}
+
 RC_GTEST_PROP(Demand, OfEveryKernelIsFiniteAndNeverNegative, ()) {
   const auto& row = *rc::gen::elementOf(kernel_rows);
   Work drawn = work(row.kernel, DType::bf16, {});

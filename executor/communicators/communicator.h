@@ -45,12 +45,9 @@ class Pending {
   /// Throws: PeerLost
   virtual void wait() = 0;
 
-  /// Whether wait() would return or throw at once.
-  [[nodiscard]] virtual bool is_done() const = 0;
-
   /// When the result was there, taken by the thread that completed it.
   ///
-  /// Assumes: is_done()
+  /// Assumes: wait() has returned
   [[nodiscard]] virtual std::chrono::steady_clock::time_point completed() const = 0;
 };
 

@@ -111,11 +111,6 @@ class GlooPending final : public Pending {
     members_->guarded(op_, [&] { std::rethrow_exception(error); });
   }
 
-  [[nodiscard]] bool is_done() const override {
-    const std::scoped_lock lock(completion_->mutex);
-    return completion_->is_settled();
-  }
-
   [[nodiscard]] steady_clock::time_point completed() const override {
     const std::scoped_lock lock(completion_->mutex);
     XT_CHECK(completion_->is_settled(), completion_->n_outstanding);

@@ -8,7 +8,6 @@ namespace {
 class Done final : public Pending {
  public:
   void wait() override {}
-  [[nodiscard]] bool is_done() const override { return true; }
   [[nodiscard]] std::chrono::steady_clock::time_point completed() const override {
     return completed_;
   }

@@ -20,7 +20,6 @@ using std::chrono::steady_clock;
 class InOrder final : public Pending {
  public:
   void wait() override {}
-  [[nodiscard]] bool is_done() const override { return true; }
   [[nodiscard]] steady_clock::time_point completed() const override { return issued_; }
 
  private:

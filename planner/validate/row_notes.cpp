@@ -48,10 +48,12 @@ bool keeps_references(const PublishedRow& row) {
 }
 
 bool compiles_loss(const PublishedRow& row) {
+  constexpr std::string_view first = "2025-04";
   if (row.notes.find("fused cross entropy (Transformer Engine)") != std::string::npos) return true;
   if (uses_liger(row) || row.framework.find("full inductor") != std::string::npos) return true;
-  return row.framework.starts_with("torchtitan") &&
-         row.framework.find(" 2025") != std::string::npos && row.compile.value_or(false) &&
+  const bool is_trainer =
+      row.framework.starts_with("torchtitan") && row.framework_family == "fsdp2";
+  return is_trainer && row.source.date >= first && row.compile.value_or(false) &&
          row.parallel.tp == 1;
 }
 

@@ -33,9 +33,12 @@ bool overlaps_nothing(const PublishedRow& row);
 /// Source: FlagOpen/FlagPerf, training/benchmarks/llama2_7b/deepspeed/run_pretraining.py
 bool keeps_references(const PublishedRow& row);
 
-/// Whether a row's loss is compiled: versions of torchtitan that have components/loss.py compile it
-/// where they compile layers, and the graph trainer where it compiles the whole graph; or whether
-/// Transformer Engine or Liger has it as a kernel.
+/// Whether a row's loss is compiled: torchtitan's trainer compiles it where it compiles layers
+/// since April 2025, as what is written since then ran, and the graph trainer where it compiles the
+/// whole graph; or whether Transformer Engine or Liger has it as a kernel.
+///
+/// Source: torchtitan, pull requests 755 (December 2024), which stopped compiling the loss, and
+/// 1033 (1 April 2025), components/loss.py, which began again
 bool compiles_loss(const PublishedRow& row);
 
 /// Whether a row is of torchtitan before its checkpoints ran to their end, or of others that take

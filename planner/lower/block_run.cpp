@@ -38,6 +38,15 @@ std::optional<Kernel> adding(Kernel kernel) {
   return std::nullopt;
 }
 
+// Liger's activation leaves gradients where it reads gate and up.
+//
+// Source: Liger-Kernel, ops/swiglu.py, _swiglu_backward_kernel
+void write_over_inputs(const GraphOp& op, Values& values) {
+  if (op.work.kernel != Kernel::silu_multiply_backward) return;
+  for (std::size_t i = 0; i < op.outputs.size(); ++i)
+    values[at(op.outputs[i])] = values[at(op.inputs[i + 1])];
+}
+
 }  // namespace
 
 Extent Lowering::bound(SymbolKind kind, const BlockRun& run) const {
@@ -146,6 +155,7 @@ void Lowering::emit(PreparedOp& op, const BlockRun& run, std::span<const OpId> a
     }
     operands_.push_back(buffer);
   }
+  if (has_liger_loss()) write_over_inputs(graph, run.values);
   const std::size_t n_inputs = graph.inputs.size();
   const bool adds_product = run.adds_gradients && adds_gradients() &&
                             rules_.accumulates_in_products && adding(graph.work.kernel).has_value();

@@ -109,7 +109,7 @@ struct EngineRules {
   bool has_loss_op_by_op = false;     ///< that of whole logits is not fused
   bool may_compile_loss = false;      ///< see Strategy::compiles_loss
   bool widens_compiled_loss = false;  ///< its logits and their gradient are in fp32
-  bool has_liger_loss = false;        ///< what is compiled of a loss is a kernel of Liger
+  bool has_liger_loss = false;        ///< what is compiled of a loss is Liger's, as activations are
   std::int64_t logged_metrics = 0;    ///< cross-entropies of a micro-step, beside its loss
   bool scores_logits = false;         ///< accuracy and perplexity before the loss
   bool logs_tokens = false;           ///< entropy and accuracy of whole logits, which it waits for

@@ -199,5 +199,20 @@ TEST(ReadHead, StaysGatheredWhereLigersLossReadsIt) {
   EXPECT_FALSE(has_head(test::with(liger, {{"compile_loss", "false"}})));
 }
 
+// Whether gradients of gate and up lie where these were.
+bool writes_over_gate(const Flags& more) {
+  const Schedule schedule = schedule_of(test::with({{"engine", "accelerate"}}, more));
+  const auto op = std::ranges::find_if(schedule.ops, [&](const Op& of) {
+    return schedule.work(of).kernel == Kernel::silu_multiply_backward;
+  });
+  return std::ranges::equal(schedule.inputs(*op).subspan(1), schedule.outputs(*op));
+}
+
+TEST(Activation, OfLigerLeavesGradientsWhereItReads) {
+  const Flags compiled = {{"compile", "true"}, {"loss_chunk", "1024"}};
+  EXPECT_FALSE(writes_over_gate(compiled));
+  EXPECT_TRUE(writes_over_gate(test::with(compiled, {{"compile_loss", "true"}})));
+}
+
 }  // namespace
 }  // namespace xt

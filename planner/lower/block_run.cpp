@@ -194,7 +194,7 @@ void Lowering::add_gradient(const BlockRun& run, ValueId gradient, BufferId adde
                            shape[0].code * shape[1].code * shape[2].code};
   const bool is_late = rules_.adds_after_backward && keeps_gradients();
   if (is_late) pending_sums_.push_back(pending);
-  if (is_late && !is_last_) return;
+  if (is_late && !(is_last_ && has_buckets())) return;
   add_gradient(origin(run.phase, StepPart::accumulate, run.layer, run.micro_batch), pending);
 }
 
@@ -207,14 +207,14 @@ void Lowering::add_gradient(const Origin& from, const PendingSum& pending) {
   op(work, from, {pending.addend}, {pending.sum});
 }
 
-// Gradients that waited for the end of the backward pass; those of the last micro-batch were added
-// before they were reduced, and are only there until then.
+// Gradients that waited for the end of the backward pass; those of the last micro-batch, where
+// buckets are reduced behind it, were added before and are only there until then.
 //
 // Source: nanotron 0.5, optim/gradient_accumulator.py, backward and get_fp32_accum_hook
 void Lowering::add_pending() {
   const auto last = OpId(static_cast<std::uint32_t>(build_.n_ops() - 1));
   for (const PendingSum& pending : pending_sums_) {
-    if (is_last_)
+    if (is_last_ && has_buckets())
       build_.hold(pending.addend, last);
     else
       add_gradient(origin(Phase::backward, StepPart::accumulate), pending);

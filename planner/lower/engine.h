@@ -100,7 +100,7 @@ struct EngineRules {
   bool accumulates_in_products = false;  ///< products of weight gradients add to them
   bool keeps_stand_ins = false;          ///< for gradients so added, see lower/stand_ins.cpp
   bool adds_after_backward = false;      ///< a micro-step's gradients are added when all are made
-  bool has_gradient_buckets = false;     ///< copies of gradients for their reduction, in 16 bits
+  bool has_gradient_buckets = false;     ///< 16-bit copies to reduce; with split state at the end
   bool all_reduces_gradients = false;    ///< kept ones, over all ranks, also where state is split
   bool gathers_in_forward = false;  ///< updated weights behind the next forward, not the update
   bool broadcasts_weights = false;  ///< after the update, a message a rank: lower/broadcasts.cpp

@@ -204,8 +204,10 @@ constexpr EngineRules mindformers() {
 
 /// Source: nanotron 0.5, optim/gradient_accumulator.py; optim/zero.py, which gathers after the
 /// update; parallel/pipeline_parallel/engine.py and parallel/tensor_parallel; trainer.py, whose
-/// DistributedDataParallel has buckets of its own; models/llama.py, GLUActivation, which is eager;
-/// models/base.py, which gives stages equal products
+/// DistributedDataParallel has buckets of its own and is there only where optimizer state is whole
+/// (make_ddp), else sums in fp32 are reduced over all ranks behind the last micro-batch;
+/// models/llama.py, GLUActivation, which is eager; models/base.py, which gives stages equal
+/// products
 constexpr EngineRules nanotron() {
   EngineRules rules = mindspeed();
   rules.name = "nanotron";
@@ -227,6 +229,7 @@ constexpr EngineRules nanotron() {
   rules.joins_gradients = false;
   rules.adds_after_backward = true;
   rules.has_gradient_buckets = true;
+  rules.all_reduces_gradients = true;
   rules.pools_narrow_logits = true;  // as in accelerate()
   rules.workspaces = nanotron_workspaces;
   return rules;

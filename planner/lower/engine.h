@@ -95,6 +95,7 @@ struct EngineRules {
   bool keeps_only_sums = false;  ///< at stage 1 a single micro-step's gradients are split
   bool keeps_narrow_shards = false;      ///< 16-bit weights beside fp32 ones; gradients as reduced
   bool may_keep_references = false;      ///< see Strategy::memory_efficient_linear
+  bool may_return_logits = false;        ///< see Strategy::returns_logits
   bool keeps_gradient_shards = false;    ///< at stage 3, from step to step
   bool sums_from_zero = false;           ///< kept gradients are cleared, and all micro-steps add
   bool accumulates_in_products = false;  ///< products of weight gradients add to them

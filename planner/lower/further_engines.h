@@ -144,6 +144,7 @@ constexpr EngineRules deepspeed() {
   rules.keeps_narrow_shards = true;
   rules.keeps_gradient_shards = true;
   rules.may_keep_references = true;
+  rules.may_return_logits = true;    // Hugging Face transformers before 4.46, modeling_llama.py
   rules.pools_narrow_logits = true;  // as in accelerate()
   rules.may_compile_loss = rules.has_liger_loss = true;
   rules.updates_on_host = true;       // runtime/zero/offload_config.py
@@ -299,7 +300,7 @@ constexpr EngineRules colossalai() {
   rules.splits_sequences = false;
   rules.keeps_narrow_shards = rules.copies_gathered = false;
   rules.pools_by_stream = false;
-  rules.may_keep_references = rules.swaps_dense = false;
+  rules.may_keep_references = rules.may_return_logits = rules.swaps_dense = false;
   rules.may_compile_loss = rules.has_liger_loss = false;
   rules.updates_on_host = false;
   rules.reduce_bucket = rules.reductions_in_flight = 0;

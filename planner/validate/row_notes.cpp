@@ -47,6 +47,12 @@ bool keeps_references(const PublishedRow& row) {
          row.framework.find("Hugging Face modelling code") != std::string::npos;
 }
 
+bool returns_logits(const PublishedRow& row) {
+  constexpr std::string_view last = "2024-10";
+  return row.framework.starts_with("DeepSpeed") && row.source.date.substr(0, last.size()) <= last &&
+         row.framework.find("Hugging Face modelling code") != std::string::npos;
+}
+
 bool compiles_loss(const PublishedRow& row) {
   constexpr std::string_view first = "2025-04";
   if (row.notes.find("fused cross entropy (Transformer Engine)") != std::string::npos) return true;
@@ -69,6 +75,7 @@ std::vector<std::pair<std::string, std::string>> flags_of_notes(const PublishedR
     flags.emplace_back("reduce_bucket", std::to_string(*bucket));
   if (row.notes.find("fused matmul+communication (mc2)") != std::string::npos)
     flags.emplace_back("tensor_parallel_overlap", "true");
+  if (returns_logits(row)) flags.emplace_back("return_logits", "true");
   if (keeps_references(row)) flags.emplace_back("memory_efficient_linear", "false");
   return flags;
 }

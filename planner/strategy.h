@@ -61,6 +61,7 @@ struct Strategy {
   std::int64_t shard_ranks = 0;  ///< ranks that parameters are split over, repeated; 0: all (HSDP)
   bool reshards_layers = true;   ///< gathers a layer again for its backward pass
   bool memory_efficient_linear = true;  ///< else what was gathered is only referenced meanwhile
+  bool returns_logits = false;          ///< in fp32, beside those that the loss is of
   std::int64_t recompute_layers = 0;    ///< the first so many layers
   RecomputeOps recompute_ops = {};      ///< of those layers
   bool stops_early = true;              ///< recomputes up to the last op that a backward reads

@@ -143,6 +143,7 @@ struct Profile {
   std::optional<Sourced<Bytes>> device_context;                ///< none: nothing
   std::optional<Sourced<Bytes>> communicator_memory;           ///< none: nothing
   std::optional<Sourced<Bytes>> all_to_all_memory;             ///< none: nothing
+  std::optional<Sourced<Bytes>> all_to_all_memory_over_nodes;  ///< none: as inside a node
   Peaks peaks;
   std::optional<Sourced<FlopsPerSecond>> vector;
   Sourced<BytesPerSecond> hbm;
@@ -213,6 +214,8 @@ void Profile::describe_machine(Archive& archive) {
                 "What a communicator of several ranks takes of a rank's memory");
   archive.field("all_to_all_memory", all_to_all_memory,
                 "What a communicator takes more once it has run an all-to-all");
+  archive.field("all_to_all_memory_over_nodes", all_to_all_memory_over_nodes,
+                "The same where its ranks are on several nodes; none: as inside one");
   archive.field("peaks", peaks, "Dense peaks of matrix products by dtype");
   archive.field("vector", vector, "Rate of the element-wise units");
   archive.field("hbm", hbm, "Bandwidth of device memory");

@@ -36,6 +36,16 @@ Bindings assumed_bindings(const Schedule& schedule) {
   return bindings;
 }
 
+namespace {
+
+// Whether the library that exchanges is one that sends a token once per rank, through buffers of
+// its own: such an exchange says how many experts a token has.
+bool sends_copies(const Work& work) {
+  return work.kernel == Kernel::all_to_all && work.extents[4].code > 0;
+}
+
+}  // namespace
+
 std::vector<CommunicatorUse> communicators(const Schedule& schedule) {
   std::vector<CommunicatorUse> result;
   for (const Op& op : schedule.ops) {
@@ -46,7 +56,11 @@ std::vector<CommunicatorUse> communicators(const Schedule& schedule) {
     auto found = std::ranges::find_if(
         result, [&](const CommunicatorUse& of) { return of.lane == op.lane && of.group == group; });
     if (found == result.end()) found = result.insert(found, {op.lane, group});
-    found->exchanges |= work.kernel == Kernel::all_to_all || work.kernel == Kernel::exchange_heads;
+    if (sends_copies(work))
+      found->copied_row_bytes = work.extents[2].code * std::max<std::int64_t>(2, width(work.dtype));
+    else
+      found->exchanges |=
+          work.kernel == Kernel::all_to_all || work.kernel == Kernel::exchange_heads;
   }
   return result;
 }

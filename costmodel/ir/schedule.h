@@ -266,6 +266,7 @@ struct CommunicatorUse {
   Lane lane = Lane::all_gather;
   GroupShape group;
   bool exchanges = false;  ///< some of it are all-to-all, which needs every pair of ranks connected
+  std::int64_t copied_row_bytes = 0;  ///< of rows that are sent once per rank; 0: there are none
 };
 
 /// The communicators that the ops of `schedule` need, each once: one runs one collective at a time,

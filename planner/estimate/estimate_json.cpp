@@ -56,6 +56,7 @@ Json strategy_json(const Plan& plan) {
        {"expert_parallel_overlap", s.expert_parallel_overlap},
        {"communication_overlap", s.communication_overlap},
        {"memory_efficient_linear", s.memory_efficient_linear},
+       {"return_logits", s.returns_logits},
        {"reduce_dtype", name(s.reduce_dtype)},
        {"reduce_bucket", s.reduce_bucket},
        {"compile", s.is_compiled},

@@ -79,6 +79,7 @@ std::string layout_text(const Strategy& s) {
       rules != nullptr && rules->recomputes_to_end && s.stops_early)
     text += ", recompute stops early";
   if (!s.memory_efficient_linear) text += ", products keep what was gathered";
+  if (s.returns_logits) text += ", logits returned";
   if (const EngineRules* rules = engine_named(s.engine);
       rules != nullptr && s.reduce_dtype != rules->reduce_dtype)
     text += fmt::format(", gradients reduced in {}", name(s.reduce_dtype));

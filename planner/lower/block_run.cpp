@@ -38,6 +38,15 @@ std::optional<Kernel> adding(Kernel kernel) {
   return std::nullopt;
 }
 
+// Liger's activation leaves gradients where it reads gate and up.
+//
+// Source: Liger-Kernel, ops/swiglu.py, _swiglu_backward_kernel
+void write_over_inputs(const GraphOp& op, Values& values) {
+  if (op.work.kernel != Kernel::silu_multiply_backward) return;
+  for (std::size_t i = 0; i < op.outputs.size(); ++i)
+    values[at(op.outputs[i])] = values[at(op.inputs[i + 1])];
+}
+
 }  // namespace
 
 Extent Lowering::bound(SymbolKind kind, const BlockRun& run) const {
@@ -146,6 +155,7 @@ void Lowering::emit(PreparedOp& op, const BlockRun& run, std::span<const OpId> a
     }
     operands_.push_back(buffer);
   }
+  if (has_liger_loss()) write_over_inputs(graph, run.values);
   const std::size_t n_inputs = graph.inputs.size();
   const bool adds_product = run.adds_gradients && adds_gradients() &&
                             rules_.accumulates_in_products && adding(graph.work.kernel).has_value();
@@ -184,7 +194,7 @@ void Lowering::add_gradient(const BlockRun& run, ValueId gradient, BufferId adde
                            shape[0].code * shape[1].code * shape[2].code};
   const bool is_late = rules_.adds_after_backward && keeps_gradients();
   if (is_late) pending_sums_.push_back(pending);
-  if (is_late && !is_last_) return;
+  if (is_late && !(is_last_ && has_buckets())) return;
   add_gradient(origin(run.phase, StepPart::accumulate, run.layer, run.micro_batch), pending);
 }
 
@@ -197,14 +207,14 @@ void Lowering::add_gradient(const Origin& from, const PendingSum& pending) {
   op(work, from, {pending.addend}, {pending.sum});
 }
 
-// Gradients that waited for the end of the backward pass; those of the last micro-batch were added
-// before they were reduced, and are only there until then.
+// Gradients that waited for the end of the backward pass; those of the last micro-batch, where
+// buckets are reduced behind it, were added before and are only there until then.
 //
 // Source: nanotron 0.5, optim/gradient_accumulator.py, backward and get_fp32_accum_hook
 void Lowering::add_pending() {
   const auto last = OpId(static_cast<std::uint32_t>(build_.n_ops() - 1));
   for (const PendingSum& pending : pending_sums_) {
-    if (is_last_)
+    if (is_last_ && has_buckets())
       build_.hold(pending.addend, last);
     else
       add_gradient(origin(Phase::backward, StepPart::accumulate), pending);

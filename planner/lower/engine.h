@@ -95,12 +95,13 @@ struct EngineRules {
   bool keeps_only_sums = false;  ///< at stage 1 a single micro-step's gradients are split
   bool keeps_narrow_shards = false;      ///< 16-bit weights beside fp32 ones; gradients as reduced
   bool may_keep_references = false;      ///< see Strategy::memory_efficient_linear
+  bool may_return_logits = false;        ///< see Strategy::returns_logits
   bool keeps_gradient_shards = false;    ///< at stage 3, from step to step
   bool sums_from_zero = false;           ///< kept gradients are cleared, and all micro-steps add
   bool accumulates_in_products = false;  ///< products of weight gradients add to them
   bool keeps_stand_ins = false;          ///< for gradients so added, see lower/stand_ins.cpp
   bool adds_after_backward = false;      ///< a micro-step's gradients are added when all are made
-  bool has_gradient_buckets = false;     ///< copies of gradients for their reduction, in 16 bits
+  bool has_gradient_buckets = false;     ///< 16-bit copies to reduce; with split state at the end
   bool all_reduces_gradients = false;    ///< kept ones, over all ranks, also where state is split
   bool gathers_in_forward = false;  ///< updated weights behind the next forward, not the update
   bool broadcasts_weights = false;  ///< after the update, a message a rank: lower/broadcasts.cpp
@@ -109,7 +110,7 @@ struct EngineRules {
   bool has_loss_op_by_op = false;     ///< that of whole logits is not fused
   bool may_compile_loss = false;      ///< see Strategy::compiles_loss
   bool widens_compiled_loss = false;  ///< its logits and their gradient are in fp32
-  bool has_liger_loss = false;        ///< what is compiled of a loss is a kernel of Liger
+  bool has_liger_loss = false;        ///< what is compiled of a loss is Liger's, as activations are
   std::int64_t logged_metrics = 0;    ///< cross-entropies of a micro-step, beside its loss
   bool scores_logits = false;         ///< accuracy and perplexity before the loss
   bool logs_tokens = false;           ///< entropy and accuracy of whole logits, which it waits for

@@ -144,6 +144,7 @@ constexpr EngineRules deepspeed() {
   rules.keeps_narrow_shards = true;
   rules.keeps_gradient_shards = true;
   rules.may_keep_references = true;
+  rules.may_return_logits = true;    // Hugging Face transformers before 4.46, modeling_llama.py
   rules.pools_narrow_logits = true;  // as in accelerate()
   rules.may_compile_loss = rules.has_liger_loss = true;
   rules.updates_on_host = true;       // runtime/zero/offload_config.py
@@ -204,8 +205,10 @@ constexpr EngineRules mindformers() {
 
 /// Source: nanotron 0.5, optim/gradient_accumulator.py; optim/zero.py, which gathers after the
 /// update; parallel/pipeline_parallel/engine.py and parallel/tensor_parallel; trainer.py, whose
-/// DistributedDataParallel has buckets of its own; models/llama.py, GLUActivation, which is eager;
-/// models/base.py, which gives stages equal products
+/// DistributedDataParallel has buckets of its own and is there only where optimizer state is whole
+/// (make_ddp), else sums in fp32 are reduced over all ranks behind the last micro-batch;
+/// models/llama.py, GLUActivation, which is eager; models/base.py, which gives stages equal
+/// products
 constexpr EngineRules nanotron() {
   EngineRules rules = mindspeed();
   rules.name = "nanotron";
@@ -227,6 +230,7 @@ constexpr EngineRules nanotron() {
   rules.joins_gradients = false;
   rules.adds_after_backward = true;
   rules.has_gradient_buckets = true;
+  rules.all_reduces_gradients = true;
   rules.pools_narrow_logits = true;  // as in accelerate()
   rules.workspaces = nanotron_workspaces;
   return rules;
@@ -296,7 +300,7 @@ constexpr EngineRules colossalai() {
   rules.splits_sequences = false;
   rules.keeps_narrow_shards = rules.copies_gathered = false;
   rules.pools_by_stream = false;
-  rules.may_keep_references = rules.swaps_dense = false;
+  rules.may_keep_references = rules.may_return_logits = rules.swaps_dense = false;
   rules.may_compile_loss = rules.has_liger_loss = false;
   rules.updates_on_host = false;
   rules.reduce_bucket = rules.reductions_in_flight = 0;

@@ -179,7 +179,8 @@ void Lowering::autograd_loss_chunk(std::int16_t chunk, std::int64_t first, std::
   const BufferId narrow = transient(rows, V, graph_.dtype, apart);
   const bool is_narrow = strategy_.compiles_loss && !rules_.widens_compiled_loss;
   const BufferId logits = is_narrow ? narrow : transient(rows, V, DType::fp32);
-  const BufferId wide = rules_.holds_outputs ? transient(rows, V, DType::fp32) : logits;
+  const bool is_returned = rules_.holds_outputs || strategy_.returns_logits;
+  const BufferId wide = is_returned ? transient(rows, V, DType::fp32) : logits;
   const BufferId d_logits = is_narrow ? narrow : transient(rows, V, graph_.dtype, apart);
   const bool adds_chunks = rules_.loss == LossKind::fp32_chunks;
   const bool adds_apart =
@@ -194,7 +195,7 @@ void Lowering::autograd_loss_chunk(std::int16_t chunk, std::int64_t first, std::
     compiled_cross_entropy(from, rows, logits, labels);
   } else {
     cast(from, rows * V, narrow, wide);
-    if (rules_.holds_outputs) cast(from, rows * V, wide, logits);
+    if (is_returned) cast(from, rows * V, wide, logits);
     if (rules_.scores_logits) score_logits(rows, logits);
     if (strategy_.compiles_loss) {
       compiled_cross_entropy(from, rows, logits, labels);
@@ -214,7 +215,7 @@ void Lowering::autograd_loss_chunk(std::int16_t chunk, std::int64_t first, std::
   const OpId product = head_gradient_product(
       is_added ? Kernel::matmul_weight_backward_add : Kernel::matmul_weight_backward, from, rows,
       d_logits, hidden, gradient);
-  if (rules_.holds_outputs) outputs_.push_back(wide);
+  if (is_returned) outputs_.push_back(wide);
   if (adds_apart) add_gradient(from, PendingSum{gradient, head_gradient_, V * E});
   if (!adds_chunks) return;
   build_.hold(logits, product);

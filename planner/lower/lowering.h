@@ -84,8 +84,10 @@ class Lowering {
   bool gathers_in_forward() const {
     return (rules_.gathers_in_forward && strategy_.communication_overlap) || strategy_.zero == 3;
   }
+  bool has_buckets() const { return rules_.has_gradient_buckets && strategy_.zero == 0; }
   bool reduces_at_end() const {
-    return rules_.reduces_at_end || (strategy_.zero < 3 && !strategy_.communication_overlap);
+    return rules_.reduces_at_end || (rules_.has_gradient_buckets && !has_buckets()) ||
+           (strategy_.zero < 3 && !strategy_.communication_overlap);
   }
   bool keeps_narrow_shards() const {
     return rules_.keeps_narrow_shards && graph_.dtype != DType::fp32;

@@ -36,7 +36,7 @@ void Lowering::make_copies(UnitFlat& flat) {
     flat.gradient = resident(n, strategy_.reduce_dtype, MemoryCategory::gradients);
   if (keeps_gradient_shards())
     flat.gradient_shard = resident(flat.shard_elements, kept_gradient(), MemoryCategory::gradients);
-  if (rules_.has_gradient_buckets && group_size(flat.reduces_over) > 1)
+  if (has_buckets() && group_size(flat.reduces_over) > 1)
     resident(n, graph_.dtype, MemoryCategory::communication_buffers);
 }
 
@@ -185,7 +185,8 @@ void Lowering::reduce_bucket(std::span<UnitFlat* const> flats, std::int64_t elem
   });
 }
 
-// Source: Megatron-LM, core/distributed/finalize_model_grads.py, where nothing overlaps
+// Source: Megatron-LM, core/distributed/finalize_model_grads.py, where nothing overlaps; nanotron
+// 0.5, trainer.py, sync_gradients_across_dp, where optimizer state is split
 void Lowering::reduce_at_end() {
   if (rules_.reduces_at_end) return reduce_in_buckets();
   if (!reduces_at_end()) return;

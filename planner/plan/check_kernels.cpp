@@ -16,6 +16,12 @@ void check_kernels(const Plan& plan, const EngineRules& rules, Request& request)
                     "only torchtitan compiles its loss, where it compiles layers, and megatron",
                     "leave it out, or take Liger's on accelerate or deepspeed; tensor parallel "
                     "ranks of torchtitan share a loss op by op");
+  if (s.returns_logits && !rules.may_return_logits)
+    request.problem("return_logits", fmt::format("{} keeps no logits beside its loss", rules.name),
+                    "leave it out; engine deepspeed runs models that do");
+  else if (s.returns_logits && s.compiles_loss)
+    request.problem("return_logits", "a compiled loss reads the logits that there are",
+                    "leave out compile_loss");
   if (!s.fuses_experts && !rules.has_eager_kernels)
     request.problem("fused_experts",
                     fmt::format("{} has fused kernels for experts only", rules.name),

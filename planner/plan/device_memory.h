@@ -48,7 +48,8 @@ struct DeviceMemory {
 ///
 /// Assumes: a communicator's buffers exist from the first step on and are never given back; the
 ///          context is as large whatever runs; what an exchange takes grows with the ranks that a
-///          rank is connected to, up to eight
+///          rank is connected to, up to eight, and over nodes is one number; a library that sends a
+///          token once per rank is DeepEP with its own settings
 /// Source:  NCCL issue 986: buffers are of a communicator, and do not grow with ranks beyond two
 ///          nodes; PyTorch, c10/cuda/CUDACachingAllocator.cpp, release_cached_blocks
 DeviceMemory device_memory(const Profile& profile, const Schedule& schedule, Bytes allocated,

@@ -81,7 +81,8 @@ void LayerChoice::choose_swap() {
 
 void LayerChoice::choose_chunk() {
   const std::int64_t tokens = strategy_.loss_tokens();
-  const bool may_try = rules_.chunks_loss && strategy_.pipeline_parallel == 1;
+  const bool may_try =
+      rules_.chunks_loss && strategy_.pipeline_parallel == 1 && !strategy_.returns_logits;
   const ChoiceKind usual = may_try ? ChoiceKind::automatic : ChoiceKind::none;
   const Choice chunk = from_.loss_chunk.value_or(Choice{usual, 0});
   if (!rules_.chunks_loss && chunk.kind != ChoiceKind::none)
@@ -89,7 +90,10 @@ void LayerChoice::choose_chunk() {
                      fmt::format("{} computes the loss of all tokens at once", rules_.name),
                      "leave it out");
   left_.chunk = chunk.kind == ChoiceKind::automatic;
-  if (left_.chunk && rules_.chunks_loss && !may_try)
+  if (strategy_.returns_logits && chunk.kind != ChoiceKind::none)
+    request_.problem("loss_chunk", "logits that are returned are those of all tokens",
+                     "leave it out");
+  else if (left_.chunk && rules_.chunks_loss && !may_try)
     request_.problem("loss_chunk", "not supported: the longest chunk that fits in a pipeline",
                      "give so many tokens, or leave it out");
   strategy_.loss_chunk = tokens;

@@ -137,6 +137,7 @@ void Resolver::choose_counts() {
   s.pipeline_layers = from_.pipeline_layers.value_or(std::vector<std::int64_t>());
   s.offload_share = from_.offload_share.value_or(0);
   s.memory_efficient_linear = from_.memory_efficient_linear.value_or(true);
+  s.returns_logits = from_.return_logits.value_or(false);
   s.zero = from_.zero.value_or(rules_->most_zero);
   s.shard_ranks = from_.shard_ranks.value_or(0) == s.ranks ? 0 : from_.shard_ranks.value_or(0);
   plan_.seed = from_.seed.value_or(0);

@@ -71,6 +71,7 @@ struct RunFile {
   std::optional<std::int64_t> shard_ranks;
   std::optional<bool> reshard_after_forward;
   std::optional<bool> memory_efficient_linear;
+  std::optional<bool> return_logits;
   std::optional<std::int64_t> pack_length;
   std::optional<LengthDistribution> sample_length;
   std::optional<std::string> sample_lengths;
@@ -262,6 +263,8 @@ struct RunFile {
     archive.field("memory_efficient_linear", memory_efficient_linear,
                   "false: products keep what was gathered until their backward pass, though it is "
                   "gathered again (default true)");
+    archive.field("return_logits", return_logits,
+                  "true: a model gives logits in fp32 beside those of its loss (default false)");
     archive.field("pack_length", pack_length, "Tokens of one pack (default 4096)")
         .at_least(2)
         .at_most(16'777'216);

@@ -47,11 +47,19 @@ bool keeps_references(const PublishedRow& row) {
          row.framework.find("Hugging Face modelling code") != std::string::npos;
 }
 
+bool returns_logits(const PublishedRow& row) {
+  constexpr std::string_view last = "2024-10";
+  return row.framework.starts_with("DeepSpeed") && row.source.date.substr(0, last.size()) <= last &&
+         row.framework.find("Hugging Face modelling code") != std::string::npos;
+}
+
 bool compiles_loss(const PublishedRow& row) {
+  constexpr std::string_view first = "2025-04";
   if (row.notes.find("fused cross entropy (Transformer Engine)") != std::string::npos) return true;
   if (uses_liger(row) || row.framework.find("full inductor") != std::string::npos) return true;
-  return row.framework.starts_with("torchtitan") &&
-         row.framework.find(" 2025") != std::string::npos && row.compile.value_or(false) &&
+  const bool is_trainer =
+      row.framework.starts_with("torchtitan") && row.framework_family == "fsdp2";
+  return is_trainer && row.source.date >= first && row.compile.value_or(false) &&
          row.parallel.tp == 1;
 }
 
@@ -67,6 +75,7 @@ std::vector<std::pair<std::string, std::string>> flags_of_notes(const PublishedR
     flags.emplace_back("reduce_bucket", std::to_string(*bucket));
   if (row.notes.find("fused matmul+communication (mc2)") != std::string::npos)
     flags.emplace_back("tensor_parallel_overlap", "true");
+  if (returns_logits(row)) flags.emplace_back("return_logits", "true");
   if (keeps_references(row)) flags.emplace_back("memory_efficient_linear", "false");
   return flags;
 }

@@ -33,9 +33,19 @@ bool overlaps_nothing(const PublishedRow& row);
 /// Source: FlagOpen/FlagPerf, training/benchmarks/llama2_7b/deepspeed/run_pretraining.py
 bool keeps_references(const PublishedRow& row);
 
-/// Whether a row's loss is compiled: versions of torchtitan that have components/loss.py compile it
-/// where they compile layers, and the graph trainer where it compiles the whole graph; or whether
-/// Transformer Engine or Liger has it as a kernel.
+/// Whether a row's model returns logits in fp32 beside those of its loss: models of Hugging Face
+/// transformers and those written like them did so until October 2024.
+///
+/// Source: Hugging Face transformers 4.45 and 4.46, models/llama/modeling_llama.py and
+/// loss/loss_utils.py; modeling_chatglm.py and modeling_baichuan.py of these models' repositories
+bool returns_logits(const PublishedRow& row);
+
+/// Whether a row's loss is compiled: torchtitan's trainer compiles it where it compiles layers
+/// since April 2025, as what is written since then ran, and the graph trainer where it compiles the
+/// whole graph; or whether Transformer Engine or Liger has it as a kernel.
+///
+/// Source: torchtitan, pull requests 755 (December 2024), which stopped compiling the loss, and
+/// 1033 (1 April 2025), components/loss.py, which began again
 bool compiles_loss(const PublishedRow& row);
 
 /// Whether a row is of torchtitan before its checkpoints ran to their end, or of others that take

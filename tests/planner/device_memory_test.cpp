@@ -58,6 +58,32 @@ TEST(Communicators, OfExchangesGrowWithTheRanksThatARankIsConnectedTo) {
   EXPECT_NEAR(static_cast<double>(eight - four) / static_cast<double>(four - two), 2, 1e-6);
 }
 
+// Few channels connect ranks of several nodes.
+TEST(Communicators, OfExchangesOverNodesTakeLessThanInsideOne) {
+  const auto pairs_of = [](const Flags& more) {
+    const Plan plan = plan_of(with(moe, more));
+    const DeviceMemory device = estimate(plan).device;
+    return device.communicators.value -
+           plan.profile.communicator_memory->value.value * device.n_communicators;
+  };
+  const std::int64_t inside = pairs_of({{"expert_parallel", "8"}});
+  const std::int64_t over =
+      pairs_of({{"expert_parallel", "16"}, {"expert_parallel_across_nodes", "true"}});
+  EXPECT_LT(over, inside / 4);
+  EXPECT_EQ(over, plan_of(moe).profile.all_to_all_memory_over_nodes->value.value);
+}
+
+// 256 rows of 2048 columns for each of 10 channels and 8 ranks, with 2056 bytes beside each row.
+TEST(Communicators, OfCopiesHaveBuffersOfTheLibraryInsteadOfPairs) {
+  const Flags copies = {{"expert_parallel", "8"}, {"dispatch", "deep_ep"}};
+  const Plan plan = plan_of(with(moe, copies));
+  const Estimate answer = estimate(plan);
+  EXPECT_TRUE(std::ranges::none_of(communicators(answer.schedule), &CommunicatorUse::exchanges));
+  EXPECT_EQ(answer.device.communicators.value -
+                plan.profile.communicator_memory->value.value * answer.device.n_communicators,
+            10 * 8 * 256 * (2 * 2048 + 2056));
+}
+
 TEST(DeviceMemory, IsTheSumOfItsParts) {
   const Plan plan = plan_of(with(moe, {{"expert_parallel", "8"}}));
   const Estimate answer = estimate(plan);

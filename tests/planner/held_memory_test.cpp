@@ -199,5 +199,38 @@ TEST(ReadHead, StaysGatheredWhereLigersLossReadsIt) {
   EXPECT_FALSE(has_head(test::with(liger, {{"compile_loss", "false"}})));
 }
 
+// Whether gradients of gate and up lie where these were.
+bool writes_over_gate(const Flags& more) {
+  const Schedule schedule = schedule_of(test::with({{"engine", "accelerate"}}, more));
+  const auto op = std::ranges::find_if(schedule.ops, [&](const Op& of) {
+    return schedule.work(of).kernel == Kernel::silu_multiply_backward;
+  });
+  return std::ranges::equal(schedule.inputs(*op).subspan(1), schedule.outputs(*op));
+}
+
+TEST(Activation, OfLigerLeavesGradientsWhereItReads) {
+  const Flags compiled = {{"compile", "true"}, {"loss_chunk", "1024"}};
+  EXPECT_FALSE(writes_over_gate(compiled));
+  EXPECT_TRUE(writes_over_gate(test::with(compiled, {{"compile_loss", "true"}})));
+}
+
+// A replica's buckets are copies of all gradients; sums of a split optimizer are reduced as they
+// are, behind the last micro-batch.
+TEST(Buckets, OfNanotronAreThereWhereOptimizerStateIsWhole) {
+  const auto sums = [](const char* zero) {
+    const Schedule schedule = schedule_of({{"engine", "nanotron"}, {"zero", zero}});
+    const auto n = std::ranges::count_if(schedule.ops, [&](const Op& op) {
+      return op.origin.phase == Phase::reduce && schedule.work(op).kernel == Kernel::all_reduce;
+    });
+    return std::pair(bytes_at_rest(schedule, MemoryCategory::communication_buffers), n);
+  };
+  const auto [whole, n_behind_whole] = sums("0");
+  const auto [split, n_behind_split] = sums("1");
+  EXPECT_GT(whole, 2 * 36 * shapes);
+  EXPECT_EQ(split, 0);
+  EXPECT_EQ(n_behind_whole, 0);
+  EXPECT_GE(n_behind_split, 36);
+}
+
 }  // namespace
 }  // namespace xt

@@ -58,5 +58,38 @@ TEST(References, ChangeNoOp) {
             lower(graph_of(without), without.strategy).ops.size());
 }
 
+// Of what is there while the loss runs: 151936 logits of 4096 tokens in fp32, once more.
+TEST(ReturnedLogits, AreBesideThoseOfTheLoss) {
+  const auto bytes = [](const Flags& more) {
+    const Plan plan = plan_with(more);
+    const Schedule schedule = lower(graph_of(plan), plan.strategy);
+    return memory_peak_in(schedule, assumed_bindings(schedule), Space::device, Phase::loss)
+        .peak.value;
+  };
+  const Flags whole = {{"loss_chunk", "none"}};
+  EXPECT_EQ(bytes(test::with(whole, {{"return_logits", "true"}})) - bytes(whole),
+            4096LL * 151936 * 4);
+}
+
+TEST(ReturnedLogits, AreRefusedWhereThereAreNone) {
+  const auto problem = [](const Flags& more) -> std::string {
+    try {
+      plan_with(more);
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const Flags returned = {{"return_logits", "true"}};
+  EXPECT_EQ(problem(returned), "");
+  EXPECT_NE(problem(test::with(returned, {{"engine", "megatron"}})).find("beside its loss"),
+            std::string::npos);
+  EXPECT_NE(problem(test::with(returned, {{"compile", "true"}, {"compile_loss", "true"}}))
+                .find("a compiled loss"),
+            std::string::npos);
+  EXPECT_NE(problem(test::with(returned, {{"loss_chunk", "1024"}})).find("of all tokens"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace xt

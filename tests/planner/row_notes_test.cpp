@@ -49,6 +49,24 @@ TEST(RowNotes, SayThatLigerHasTheLossOrACompilerTheWholeGraph) {
   EXPECT_TRUE(compiles_loss(row));
 }
 
+// Neither a name's year nor the graph trainer says so.
+TEST(RowNotes, TorchtitansTrainerCompilesItsLossSinceApril2025) {
+  PublishedRow row = test::row_of("torchtitan");
+  row.framework = "torchtitan (FSDP2)";
+  row.framework_family = "fsdp2";
+  row.compile = true;
+  row.source.date = "2025-03-07";
+  EXPECT_FALSE(compiles_loss(row));
+  row.source.date = "2025-12";
+  EXPECT_TRUE(compiles_loss(row));
+  row.compile = false;
+  EXPECT_FALSE(compiles_loss(row));
+  row.compile = true;
+  row.framework = "torchtitan graph trainer (simple FSDP traced into one graph), 2026";
+  row.framework_family = "other";
+  EXPECT_FALSE(compiles_loss(row));
+}
+
 // 110 lies between 100 allocated and 120 reserved, which of them it is was assumed.
 TEST(Score, MemoryOfAKindThatWasAssumedIsHeldAgainstAnInterval) {
   PublishedRow assumed = test::with_memory(test::row_of("a-1"), 110, MemoryKind::allocated);

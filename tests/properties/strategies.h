@@ -38,7 +38,7 @@ struct Case {
         "gathered {} "
         "pairs {} attention fused {} dropped {} offloaded {} state on the host {} weights {} "
         "exchanges overlap {} references {} loss compiled {} routers balanced {} "
-        "bucket {} further tokens {} recompute stops early {}",
+        "bucket {} further tokens {} recompute stops early {} logits returned {}",
         strategy.engine, model.model_type, model.num_hidden_layers, model.tie_word_embeddings,
         strategy.ranks, strategy.expert_parallel,
         dispatch_names[static_cast<std::size_t>(strategy.dispatch)], strategy.sequence_parallel,
@@ -58,7 +58,7 @@ struct Case {
         strategy.offload_share, strategy.offloads_optimizer, strategy.offloads_parameters,
         strategy.communication_overlap, !strategy.memory_efficient_linear, strategy.compiles_loss,
         strategy.has_balance_loss, strategy.reduce_bucket, model.further_tokens,
-        strategy.stops_early);
+        strategy.stops_early, strategy.returns_logits);
   }
 };
 
@@ -216,6 +216,7 @@ inline Case draw(std::mt19937& random, const EngineRules& engine, const Family& 
   s.is_compiled = !engine.has_eager_kernels || random() % 2 == 0;
   s.compiles_loss = engine.may_compile_loss && s.is_compiled &&
                     (s.tensor_parallel == 1 || engine.has_transformer_engine) && random() % 2 == 0;
+  s.returns_logits = engine.may_return_logits && !s.compiles_loss && random() % 2 == 0;
   s.reduce_bucket = engine.reduce_bucket == 0 ? 0 : 64 * up_to(512);
   s.fuses_experts = !engine.has_eager_kernels || s.expert_parallel > 1 || !drawn.model.is_moe() ||
                     random() % 2 == 0;

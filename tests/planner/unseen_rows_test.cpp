@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "costmodel/io/files.h"
 #include "planner/validate/model_config.h"
 #include "planner/validate/row_attention.h"
 #include "planner/validate/row_offload.h"
@@ -228,6 +229,31 @@ TEST(UnseenRow, RecipesExchangeInPiecesOnlyWhereRanksShareTokens) {
   EXPECT_TRUE(plan_of_row(row).plan.value().strategy.tensor_parallel_overlap);
   row.parallel.sequence_parallel = false;
   EXPECT_FALSE(plan_of_row(row).plan.value().strategy.tensor_parallel_overlap);
+}
+
+std::string refusal_of(const std::string& key, const std::string& before,
+                       const std::string& after) {
+  std::string text =
+      read_file(std::filesystem::path(XT_DATA_ROOT) / "tests" / "published" / "simumax_b200.json");
+  const std::string field = "\"" + key + "\":" + before;
+  text.replace(text.find(field), field.size(), "\"" + key + "\":" + after);
+  const std::filesystem::path path = std::filesystem::path(testing::TempDir()) / "xt_huge_row.json";
+  write_file(path, text, Overwrite::allow);
+  try {
+    read_published(std::vector{path});
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+// They divided by a product that had run over to zero, or counted layers for ever.
+TEST(UnseenRow, NumbersThatNoRunHasAreRefusedWhereTheyStand) {
+  const std::string huge = "4611686018427387904";
+  EXPECT_THAT(refusal_of("micro_batch_size", "1", huge), testing::HasSubstr("must be at most"));
+  EXPECT_THAT(refusal_of("num_hidden_layers", "12", huge), testing::HasSubstr("must be at most"));
+  EXPECT_THAT(refusal_of("tp", "1", huge), testing::HasSubstr("must be at most"));
+  EXPECT_EQ(refusal_of("micro_batch_size", "1", "1"), "none");
 }
 
 }  // namespace

@@ -79,7 +79,15 @@ void write_file(const fs::path& path, std::string_view text, Overwrite overwrite
 void create_folder(const fs::path& folder) {
   if (fs::exists(folder) && !fs::is_directory(folder))
     refuse(folder, "is a file, expected a folder");
-  fs::create_directories(folder);
+  for (fs::path above = folder.parent_path(); !above.empty(); above = above.parent_path()) {
+    const fs::file_status there = fs::status(above);
+    if (fs::exists(there) && !fs::is_directory(there))
+      refuse(above, "is a file, expected a folder");
+    if (fs::exists(there) || above == above.root_path()) break;
+  }
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) throw std::system_error(error, folder.string() + ": cannot be created");
 }
 
 std::vector<fs::path> files_in(const fs::path& folder, std::string_view extension) {

@@ -34,6 +34,8 @@ Counts counted_lines(const std::filesystem::path& path) {
   for_each_json_line(path, [&](const Json& line) {
     const std::int64_t tokens = line.at("num_tokens").as_int();
     if (tokens < 1) throw JsonError(fmt::format("num_tokens is {}, must be at least 1", tokens));
+    if (tokens > longest_length)
+      throw JsonError(fmt::format("num_tokens is {}, must be at most {}", tokens, longest_length));
     counts[tokens] += 1;
   });
   return counts;
@@ -51,12 +53,21 @@ LengthHistogram histogram(const std::filesystem::path& path, const Counts& count
   return {{counts.begin(), counts.end()}};
 }
 
+LengthHistogram read_histogram(const std::filesystem::path& path) {
+  const Document document = read_json(path);
+  if (document.root.kind == Node::Kind::list)
+    throw InputError(
+        {error_in(path.string(), "is a list, expected a map",
+                  "write {\"schema\": \"xt.lengths/1\", \"lengths\": [[tokens, count], ...]}")});
+  return {read<LengthsFile>(document).lengths};
+}
+
 }  // namespace
 
 LengthHistogram read_lengths(const std::filesystem::path& path) {
   if (path.extension() == ".jsonl") return histogram(path, counted_lines(path));
   if (path.extension() == ".idx") return histogram(path, counted_documents(path));
-  if (path.extension() == ".json") return {read<LengthsFile>(read_json(path)).lengths};
+  if (path.extension() == ".json") return read_histogram(path);
   throw InputError(
       {error_in(path.string(), "is not a .json, .jsonl or .idx file",
                 "a histogram is a .json file with schema xt.lengths/1; a .jsonl file "

@@ -294,6 +294,7 @@ void ModelConfig::check_window(Reader& reader, const Family& family) {
 
 void ModelConfig::check_latent(Reader& reader, const Family& family) {
   Architecture& a = architecture;
+  a.q_lora_rank = q_lora_rank_.value_or(0);
   const bool is_complete =
       a.kv_lora_rank > 0 && a.qk_rope_head_dim > 0 && a.v_head_dim > 0 && qk_nope_head_dim_;
   if (family.has_mla && !is_complete) {
@@ -365,7 +366,10 @@ void ModelConfig::check_variants(Reader& reader) const {
   refuse("use_sliding_window", use_sliding_window_.value_or(false), "sliding windows");
   refuse("attention_dropout", attention_dropout_.value_or(0) > 0, "dropout of attention");
   refuse("vision_config", is_something(vision_config_), "a vision tower");
-  refuse("quantization_config", is_something(quantization_config_), "quantized weights");
+  refuse("router_jitter_noise", router_jitter_noise_.value_or(0) > 0, "noise at a router");
+  if (is_something(quantization_config_))
+    reader.problem("quantization_config", "not supported: quantized weights",
+                   "leave it out where training holds weights in 16 or 32 bits");
 }
 
 }  // namespace xt

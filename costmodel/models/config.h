@@ -106,7 +106,8 @@ struct ModelConfig {
   std::optional<std::int64_t> key_value_heads_, head_dim_;
   std::optional<std::string> hidden_act_;
   std::optional<bool> attention_bias_, mlp_bias_, use_sliding_window_, use_qk_norm_, use_qkv_bias_;
-  std::optional<double> attention_dropout_, partial_rotary_factor_;
+  std::optional<double> attention_dropout_, partial_rotary_factor_, router_jitter_noise_;
+  std::optional<std::int64_t> q_lora_rank_;
   std::optional<std::int64_t> n_routed_experts_, num_local_experts_, num_shared_experts_,
       moe_shared_expert_intermediate_size_, qk_nope_head_dim_, moe_layer_freq_, sliding_window_;
   std::optional<std::vector<std::string>> layer_types_;
@@ -267,8 +268,7 @@ void ModelConfig::describe_deepseek(Archive& archive) {
       .optional()
       .at_least(0);
   archive.field("moe_layer_freq", moe_layer_freq_, "Every how many layers has experts");
-  archive.field("q_lora_rank", a.q_lora_rank, "Rank that queries pass through, where they do")
-      .optional()
+  archive.field("q_lora_rank", q_lora_rank_, "Rank that queries pass through, where they do")
       .at_least(1)
       .at_most(ConfigLimits::width);
   archive.field("kv_lora_rank", a.kv_lora_rank, "Size of the latent of keys and values")
@@ -315,6 +315,7 @@ void ModelConfig::describe_variants(Archive& archive) {
       .at_most(1);
   archive.field("use_sliding_window", use_sliding_window_, "Attention within a window");
   archive.field("attention_dropout", attention_dropout_, "Dropout of attention");
+  archive.field("router_jitter_noise", router_jitter_noise_, "Noise on what a router reads");
   archive.field("rope_scaling", rope_scaling_, "Scaled rotary angles");
   archive.field("sliding_window", sliding_window_, "Length of the window").at_least(1);
   archive.field("layer_types", layer_types_, "Whether each layer's attention has the window");

@@ -122,7 +122,6 @@ void fill(std::span<std::int64_t> lengths, const LengthHistogram& histogram, std
 
 }  // namespace
 
-constexpr std::int64_t longest_length = 1'000'000'000;
 constexpr double largest_weight = 1e15;
 
 std::optional<std::string> problem(const LengthHistogram& histogram) {

@@ -45,6 +45,9 @@ struct LengthHistogram {
   bool operator==(const LengthHistogram&) const = default;
 };
 
+/// The longest sample that is read, in tokens.
+inline constexpr std::int64_t longest_length = 1'000'000'000;
+
 /// What is wrong with `histogram`, if anything: it says no length, a length is not positive or does
 /// not ascend, a weight is negative, or no weight is positive.
 std::optional<std::string> problem(const LengthHistogram& histogram);

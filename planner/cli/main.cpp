@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <string>
@@ -77,8 +78,9 @@ void describe_search(CLI::App& app, SearchOptions& options, RunFlags& flags) {
   search->add_flag("--force", options.may_overwrite, "Overwrite what is there");
   search->footer(
       "A key that is given is fixed; of the others these are searched: expert_parallel,"
-      " dispatch, shard_ranks, sequence_parallel, context_parallel,"
-      " intra_layer_micro_batches, swap_optimizer, recompute, recompute_ops, swap,"
+      " dispatch, shard_ranks, sequence_parallel, context_parallel, tensor_parallel,"
+      " pipeline_parallel, virtual_stages, zero, intra_layer_micro_batches, swap_optimizer, "
+      "recompute, recompute_ops, swap,"
       " reshard_after_forward, loss_chunk");
 }
 
@@ -141,6 +143,13 @@ ExitCode dispatch(const CLI::App& app, const Arguments& arguments) {
   return list_command(arguments.what, around);
 }
 
+// An answer that is not whole on its way out is none: a disk may be full behind a redirection.
+int finished(ExitCode code) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status(code);
+  fmt::print(stderr, "error: standard output cannot be written: the answer is not whole\n");
+  return status(ExitCode::bad_input);
+}
+
 int usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   if (error.get_exit_code() == 0) return app.exit(error);
   fmt::print(stderr, "error: {}\n", error.what());
@@ -165,7 +174,7 @@ int main(int argc, char** argv) {
     return usage_error(app, error, argc, argv);
   }
   try {
-    return status(dispatch(app, arguments));
+    return finished(dispatch(app, arguments));
   } catch (const InputError& error) {
     const Style style = style_of(arguments.color, STDERR_FILENO);
     fmt::print(stderr, "{}", render(error, {style.is_colored, "nothing was planned"}));

@@ -343,11 +343,13 @@ struct RunFile {
     archive
         .field("train_tokens", train_tokens,
                "Tokens of the whole run: answers say how long it takes (default: they do not)")
-        .above(0);
+        .above(0)
+        .at_most(1e18);
     archive
         .field("device_hour_price", device_hour_price,
                "Of a device, in any currency: answers say what the whole run costs")
-        .above(0);
+        .above(0)
+        .at_most(1e9);
   }
 };
 

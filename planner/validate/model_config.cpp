@@ -3,15 +3,35 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
+#include <array>
+
+#include "planner/validate/row_attention.h"
+#include "planner/validate/spelling.h"
 
 namespace xt {
 namespace {
 
 bool is_named(const PublishedModel& model, std::string_view part) {
-  const auto same = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; };
-  return !std::ranges::search(model.name, part, same).empty();
+  return has_words(model.name, part);
 }
+
+// Layers of these models differ in more than rows can say: some have no attention but a state.
+//
+// Source: config.json of Qwen/Qwen3-Next-80B-A3B-Instruct, nvidia/Nemotron-H-8B-Base-8K,
+// nvidia/NVIDIA-Nemotron-Nano-9B-v2 and ai21labs/AI21-Jamba-1.5-Mini
+constexpr std::array<std::string_view, 8> hybrids = {"Qwen3-Next",    "Qwen3.5", "Nemotron-H",
+                                                     "Nemotron-Nano", "Jamba",   "Mamba",
+                                                     "Kimi-Linear",   "RWKV"};
+bool is_hybrid(const PublishedModel& model) {
+  return std::ranges::any_of(hybrids, [&](std::string_view name) { return is_named(model, name); });
+}
+
+// Experts are priced with three matrices each, under rotary angles, as where a row does not say.
+bool has_other_experts(const PublishedModel& model) {
+  return model.is_moe() && (!model.gated_mlp || model.position.value_or("rope") != "rope");
+}
+
+bool is_glm(const PublishedModel& model) { return model.is_moe() && is_named(model, "glm"); }
 
 // A family and which models are of it.
 struct TypeRule {
@@ -22,7 +42,9 @@ struct TypeRule {
 // The first that fits a model counts. NVIDIA's Grok-1 has the layers of Mixtral.
 //
 // Source: dgxc-benchmarking, grok1/grok1_314b.yaml: norms before attention and experts, gated GELU
-constexpr std::array<TypeRule, 15> type_rules = {{
+constexpr std::array<TypeRule, 19> type_rules = {{
+    {"hybrid", is_hybrid},
+    {"other_moe", has_other_experts},
     {"deepseek_v3", [](const PublishedModel& m) { return m.kv_lora_rank.has_value(); }},
     {"gpt_oss", [](const PublishedModel& m) { return m.is_moe() && m.sliding_window.has_value(); }},
     {"qwen3_moe", [](const PublishedModel& m) { return m.is_moe() && is_named(m, "qwen3"); }},
@@ -30,8 +52,10 @@ constexpr std::array<TypeRule, 15> type_rules = {{
      [](const PublishedModel& m) {
        return m.is_moe() && (is_named(m, "mixtral") || is_named(m, "grok1"));
      }},
+    {"glm4_moe", is_glm},
     {"other_moe", [](const PublishedModel& m) { return m.is_moe(); }},
     {"baichuan", [](const PublishedModel& m) { return m.position == "alibi" && m.gated_mlp; }},
+    {"other", [](const PublishedModel& m) { return m.position == "learned" && m.gated_mlp; }},
     {"bloom", [](const PublishedModel& m) { return m.position == "alibi"; }},
     {"mpt", [](const PublishedModel& m) { return m.position == "learned" && !m.gated_mlp; }},
     {"nemotron",
@@ -40,9 +64,10 @@ constexpr std::array<TypeRule, 15> type_rules = {{
      }},
     {"qwen3", [](const PublishedModel& m) { return m.gated_mlp && is_named(m, "qwen3"); }},
     {"qwen2", [](const PublishedModel& m) { return m.gated_mlp && is_named(m, "qwen"); }},
-    {"olmo3", [](const PublishedModel& m) { return is_named(m, "olmo"); }},
+    {"olmo3", [](const PublishedModel& m) { return m.gated_mlp && is_named(m, "olmo"); }},
     {"mistral", [](const PublishedModel& m) { return m.gated_mlp && is_named(m, "mistral"); }},
-    {"llama", [](const PublishedModel& m) { return m.gated_mlp && m.position == "rope"; }},
+    {"llama",
+     [](const PublishedModel& m) { return m.gated_mlp && m.position.value_or("rope") == "rope"; }},
     {"other", [](const PublishedModel&) { return true; }},
 }};
 
@@ -74,13 +99,20 @@ class Config {
 };
 
 void add_experts(Config& config, const PublishedModel& model) {
-  const bool has_latent = model.kv_lora_rank.has_value();
-  config.number(has_latent ? "n_routed_experts" : "num_experts", model.num_experts)
+  const bool is_routed_alone = model.kv_lora_rank.has_value() || is_glm(model);
+  config.number(is_routed_alone ? "n_routed_experts" : "num_experts", model.num_experts)
       .number("num_experts_per_tok", model.num_experts_per_tok)
       .number("moe_intermediate_size", model.moe_intermediate_size)
       .number("n_shared_experts",
               *model.shared_expert_intermediate_size / *model.moe_intermediate_size)
       .number("first_k_dense_replace", model.first_k_dense_replace);
+}
+
+// What rows do not say of GLM-4.5 and 4.6, of which Air has no norms of queries and keys.
+//
+// Source: config.json of zai-org/GLM-4.5, GLM-4.5-Air and GLM-4.6
+void add_glm(Config& config, const PublishedModel& model) {
+  config.truth("attention_bias", true).truth("use_qk_norm", !is_named(model, "air"));
 }
 
 void add_latent_attention(Config& config, const PublishedModel& model) {
@@ -154,11 +186,32 @@ std::vector<std::string_view> model_types() {
   return types;
 }
 
+std::string misshape(const PublishedRow& row) {
+  const PublishedModel& m = row.model;
+  if (m.kv_lora_rank && m.head_dim != *m.qk_nope_head_dim + *m.qk_rope_head_dim)
+    return fmt::format("head_dim is {}, its parts are {} and {}", m.head_dim, *m.qk_nope_head_dim,
+                       *m.qk_rope_head_dim);
+  if (model_type(m) != "mpt") return {};
+  if (m.hidden_size % m.num_attention_heads == 0 &&
+      m.hidden_size / m.num_attention_heads != m.head_dim)
+    return fmt::format("{} heads of {} in a width of {}", m.num_attention_heads, m.head_dim,
+                       m.hidden_size);
+  if (has_unfused_attention(row) && m.num_key_value_heads != m.num_attention_heads)
+    return "heads that share keys, without fused attention";
+  if (!has_unfused_attention(row) && m.intermediate_size % m.hidden_size != 0)
+    return fmt::format("an ffn of {} is no multiple of {}", m.intermediate_size, m.hidden_size);
+  return m.mtp_layers.value_or(0) == 0 ? "" : "layers that predict further tokens";
+}
+
 ModelConfig model_config(const PublishedModel& model, std::int64_t positions,
                          bool has_unfused_attention) {
   const std::string_view type = model_type(model);
-  if (type == "mpt" && has_unfused_attention) return gpt2_config(model, positions);
-  if (type == "mpt") return mpt_config(model, positions);
+  if (type == "mpt") {
+    ModelConfig config =
+        has_unfused_attention ? gpt2_config(model, positions) : mpt_config(model, positions);
+    config.architecture.tie_word_embeddings = model.tie_word_embeddings;
+    return config;
+  }
   Config config(type);
   if (type == "gpt_oss" || type == "olmo3")
     config.number("sliding_window", model.sliding_window.value_or(positions));
@@ -178,6 +231,7 @@ ModelConfig model_config(const PublishedModel& model, std::int64_t positions,
   else
     config.number("head_dim", model.head_dim);
   if (model.is_moe()) add_experts(config, model);
+  if (type == "glm4_moe") add_glm(config, model);
   return read<ModelConfig>(config.document("model of the row"));
 }
 

@@ -3,6 +3,7 @@
 // From the model of a published row to the configuration that builds it: the same keys, read by the
 // same reader, as a config.json.
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -18,6 +19,10 @@ std::string_view model_type(const PublishedModel& model);
 
 /// Every type that model_type() gives.
 std::vector<std::string_view> model_types();
+
+/// Why no configuration of its family has the model of `row`; empty where one has. What a GPT of
+/// Hugging Face derives from its heads and width is not left to a row that says otherwise.
+std::string misshape(const PublishedRow& row);
 
 /// The configuration of `model`, with `positions` where they are learned; they are the window of a
 /// model of which the row names none. A GPT whose attention is not fused has biases and dropout.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "planner/validate/spelling.h"
+
 namespace xt {
 namespace {
 
@@ -34,7 +36,7 @@ constexpr std::array<Convention, 9> conventions = {{
 const Convention* convention_of(const PublishedRow& row) {
   if (!row.measured.mfu_convention) return nullptr;
   const auto* found = std::ranges::find_if(conventions, [&](const Convention& of) {
-    return row.framework.starts_with(of.framework) &&
+    return has_words(row.framework, of.framework) &&
            row.measured.mfu_convention->find(of.phrase) != std::string::npos;
   });
   return found == conventions.end() ? nullptr : found;

@@ -6,43 +6,95 @@
 #include <map>
 
 #include "costmodel/io/json_document.h"
+#include "costmodel/models/config_limits.h"
 
 namespace xt {
+namespace {
+
+// What no row has more of; products of these are counts that 64 bits hold.
+constexpr std::int64_t most_devices = 1'000'000;
+constexpr std::int64_t most_sequences = 1'000'000;
+constexpr std::int64_t most_tokens = 1'000'000'000;
+
+// Ranks of a layout, or more than any row has.
+std::int64_t ranks_of(const PublishedParallel& p) {
+  std::int64_t ranks = 1;
+  for (const std::int64_t degree : {p.dp_shard, p.dp_replicate, p.tp, p.pp, p.cp})
+    ranks = std::min(ranks * degree, 1000 * most_devices);
+  return ranks;
+}
+
+}  // namespace
 
 template <typename Archive>
 void PublishedModel::describe(Archive& archive) {
   archive.field("name", name, "As the source calls it");
-  archive.field("num_hidden_layers", num_hidden_layers, "Decoder layers").at_least(1);
-  archive.field("hidden_size", hidden_size, "Width of the model").at_least(1);
-  archive.field("intermediate_size", intermediate_size, "Ffn width of dense layers").at_least(0);
-  archive.field("num_attention_heads", num_attention_heads, "Query heads").at_least(1);
-  archive.field("num_key_value_heads", num_key_value_heads, "Key and value heads").at_least(1);
-  archive.field("head_dim", head_dim, "Size of a head").at_least(1);
-  archive.field("vocab_size", vocab_size, "Rows of the embedding, padding included").at_least(2);
+  archive.field("num_hidden_layers", num_hidden_layers, "Decoder layers")
+      .at_least(1)
+      .at_most(ConfigLimits::layers);
+  archive.field("hidden_size", hidden_size, "Width of the model")
+      .at_least(1)
+      .at_most(ConfigLimits::width);
+  archive.field("intermediate_size", intermediate_size, "Ffn width of dense layers")
+      .at_least(0)
+      .at_most(ConfigLimits::width);
+  archive.field("num_attention_heads", num_attention_heads, "Query heads")
+      .at_least(1)
+      .at_most(ConfigLimits::heads);
+  archive.field("num_key_value_heads", num_key_value_heads, "Key and value heads")
+      .at_least(1)
+      .at_most(ConfigLimits::heads);
+  archive.field("head_dim", head_dim, "Size of a head").at_least(1).at_most(ConfigLimits::width);
+  archive.field("vocab_size", vocab_size, "Rows of the embedding, padding included")
+      .at_least(2)
+      .at_most(ConfigLimits::vocabulary);
   archive.field("gated_mlp", gated_mlp, "Three matrices rather than two");
   archive.field("tie_word_embeddings", tie_word_embeddings, "lm_head is the embedding");
   archive.field("position", position, "How positions enter")
       .one_of(std::array{"rope", "learned", "alibi"});
   describe_experts(archive);
-  archive.field("sliding_window", sliding_window, "Tokens that attention reaches back").at_least(1);
-  archive.field("mtp_layers", mtp_layers, "Layers that predict further tokens").at_least(0);
+  archive.field("sliding_window", sliding_window, "Tokens that attention reaches back")
+      .at_least(1)
+      .at_most(most_tokens);
+  archive.field("mtp_layers", mtp_layers, "Layers that predict further tokens")
+      .at_least(0)
+      .at_most(ConfigLimits::further_tokens);
 }
 
 template <typename Archive>
 void PublishedModel::describe_experts(Archive& archive) {
-  archive.field("num_experts", num_experts, "Experts of a routed layer").at_least(1);
-  archive.field("num_experts_per_tok", num_experts_per_tok, "Experts of a token").at_least(1);
-  archive.field("moe_intermediate_size", moe_intermediate_size, "Width of an expert").at_least(1);
+  archive.field("num_experts", num_experts, "Experts of a routed layer")
+      .at_least(1)
+      .at_most(ConfigLimits::experts);
+  archive.field("num_experts_per_tok", num_experts_per_tok, "Experts of a token")
+      .at_least(1)
+      .at_most(ConfigLimits::experts);
+  archive.field("moe_intermediate_size", moe_intermediate_size, "Width of an expert")
+      .at_least(1)
+      .at_most(ConfigLimits::width);
   archive
       .field("shared_expert_intermediate_size", shared_expert_intermediate_size,
              "Width of what every token goes to")
-      .at_least(0);
-  archive.field("first_k_dense_replace", first_k_dense_replace, "Leading dense layers").at_least(0);
-  archive.field("q_lora_rank", q_lora_rank, "Rank that queries pass through").at_least(1);
-  archive.field("kv_lora_rank", kv_lora_rank, "Size of the latent").at_least(1);
-  archive.field("qk_nope_head_dim", qk_nope_head_dim, "Part without rotary angles").at_least(1);
-  archive.field("qk_rope_head_dim", qk_rope_head_dim, "Part with rotary angles").at_least(1);
-  archive.field("v_head_dim", v_head_dim, "Size of a head's values").at_least(1);
+      .at_least(0)
+      .at_most(ConfigLimits::width);
+  archive.field("first_k_dense_replace", first_k_dense_replace, "Leading dense layers")
+      .at_least(0)
+      .at_most(ConfigLimits::layers);
+  archive.field("q_lora_rank", q_lora_rank, "Rank that queries pass through")
+      .at_least(1)
+      .at_most(ConfigLimits::width);
+  archive.field("kv_lora_rank", kv_lora_rank, "Size of the latent")
+      .at_least(1)
+      .at_most(ConfigLimits::width);
+  archive.field("qk_nope_head_dim", qk_nope_head_dim, "Part without rotary angles")
+      .at_least(1)
+      .at_most(ConfigLimits::width);
+  archive.field("qk_rope_head_dim", qk_rope_head_dim, "Part with rotary angles")
+      .at_least(1)
+      .at_most(ConfigLimits::width);
+  archive.field("v_head_dim", v_head_dim, "Size of a head's values")
+      .at_least(1)
+      .at_most(ConfigLimits::width);
 }
 
 void PublishedModel::check(Reader& reader) const {
@@ -60,15 +112,19 @@ void PublishedModel::check(Reader& reader) const {
 
 template <typename Archive>
 void PublishedParallel::describe(Archive& archive) {
-  archive.field("dp_shard", dp_shard, "Ranks that shard data and parameters").at_least(1);
-  archive.field("dp_replicate", dp_replicate, "Copies of those").at_least(1);
-  archive.field("tp", tp, "Tensor parallel ranks").at_least(1);
+  archive.field("dp_shard", dp_shard, "Ranks that shard data and parameters")
+      .at_least(1)
+      .at_most(most_devices);
+  archive.field("dp_replicate", dp_replicate, "Copies of those").at_least(1).at_most(most_devices);
+  archive.field("tp", tp, "Tensor parallel ranks").at_least(1).at_most(most_devices);
   archive.field("sequence_parallel", sequence_parallel, "Norms split over tensor parallel ranks");
-  archive.field("pp", pp, "Pipeline stages").at_least(1);
-  archive.field("vpp", vpp, "Model chunks of a pipeline rank").at_least(1);
-  archive.field("cp", cp, "Ranks that share a sequence").at_least(1);
-  archive.field("ep", ep, "Ranks that share a layer's experts").at_least(1);
-  archive.field("etp", etp, "Tensor parallel ranks of an expert").at_least(1);
+  archive.field("pp", pp, "Pipeline stages").at_least(1).at_most(most_devices);
+  archive.field("vpp", vpp, "Model chunks of a pipeline rank")
+      .at_least(1)
+      .at_most(ConfigLimits::layers);
+  archive.field("cp", cp, "Ranks that share a sequence").at_least(1).at_most(most_devices);
+  archive.field("ep", ep, "Ranks that share a layer's experts").at_least(1).at_most(most_devices);
+  archive.field("etp", etp, "Tensor parallel ranks of an expert").at_least(1).at_most(most_devices);
   archive.field("zero", zero, "0, 1 optimizer, 2 and gradients, 3 and parameters sharded")
       .at_least(0)
       .at_most(3);
@@ -77,12 +133,15 @@ void PublishedParallel::describe(Archive& archive) {
 template <typename Archive>
 void PublishedMeasured::describe(Archive& archive) {
   archive.field("tokens_per_device_s", tokens_per_device_s, "Tokens of a device per second")
-      .above(0);
-  archive.field("step_time_s", step_time_s, "Seconds of a step").above(0);
-  archive.field("tflops_per_device", tflops_per_device, "As printed, for reading").above(0);
+      .above(0)
+      .at_most(1e9);
+  archive.field("step_time_s", step_time_s, "Seconds of a step").at_least(1e-6).at_most(1e9);
+  archive.field("tflops_per_device", tflops_per_device, "As printed, for reading")
+      .above(0)
+      .at_most(1e6);
   archive.field("mfu", mfu, "As printed, for reading").above(0).at_most(1);
   archive.field("mfu_convention", mfu_convention, "What the two count");
-  archive.field("mfu_peak_tflops", mfu_peak_tflops, "What mfu divides by").above(0);
+  archive.field("mfu_peak_tflops", mfu_peak_tflops, "What mfu divides by").above(0).at_most(1e6);
   archive.field("peak_memory_bytes", peak_memory_bytes, "Of a device").at_least(1);
   archive.field("memory_kind", memory_kind, "What the peak counts");
   archive.field("oom", oom, "Whether memory ran out");
@@ -97,12 +156,17 @@ void PublishedRow::describe(Archive& archive) {
   std::vector<std::string_view> machines(published_machines.begin(), published_machines.end());
   machines.push_back(two_die_package);
   archive.field("machine", machine, "Type of device").one_of(machines);
-  archive.field("devices", devices, "As the framework counts them").at_least(1);
-  archive.field("devices_per_node", devices_per_node, "Of those in one node").at_least(1);
+  archive.field("devices", devices, "As the framework counts them")
+      .at_least(1)
+      .at_most(most_devices);
+  archive.field("devices_per_node", devices_per_node, "Of those in one node")
+      .at_least(1)
+      .at_most(most_devices);
   archive
       .field("scale_out_gbit_s_per_device", scale_out_gbit_s_per_device,
              "Line rate between nodes, one way")
-      .above(0);
+      .at_least(0.001)
+      .at_most(1e6);
   archive.field("network_note", network_note, "What the network is");
   archive.field("framework", framework, "As the source calls it");
   archive.field("framework_family", framework_family, "How it splits a model")
@@ -114,10 +178,13 @@ void PublishedRow::describe(Archive& archive) {
 
 template <typename Archive>
 void PublishedRow::describe_step(Archive& archive) {
-  archive.field("seq_len", seq_len, "Tokens of a sequence").at_least(1);
+  archive.field("seq_len", seq_len, "Tokens of a sequence").at_least(1).at_most(most_tokens);
   archive.field("micro_batch_size", micro_batch_size, "Sequences of a rank's forward pass")
-      .at_least(1);
-  archive.field("global_batch_size", global_batch_size, "Sequences of a step").at_least(1);
+      .at_least(1)
+      .at_most(most_sequences);
+  archive.field("global_batch_size", global_batch_size, "Sequences of a step")
+      .at_least(1)
+      .at_most(most_tokens);
   archive.field("parallel", parallel, "How a step is spread over devices");
   archive.field("precision", precision, "Format of large matrix products")
       .one_of(published_precisions);
@@ -143,7 +210,7 @@ void PublishedRow::describe_outcome(Archive& archive) {
 
 void PublishedRow::check(Reader& reader) const {
   const PublishedParallel& p = parallel;
-  const std::int64_t product = p.data_parallel() * p.tp * p.pp * p.cp;
+  const std::int64_t product = ranks_of(p);
   if (product != devices)
     reader.problem("devices",
                    fmt::format("dp_shard · dp_replicate · tp · pp · cp is {}, but there are {} "

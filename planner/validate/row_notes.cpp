@@ -3,6 +3,8 @@
 #include <charconv>
 #include <optional>
 
+#include "planner/validate/spelling.h"
+
 namespace xt {
 namespace {
 
@@ -29,7 +31,7 @@ std::int64_t state_ranks(const PublishedRow& row) {
 }
 
 bool is_of_first_stage(const PublishedRow& row) {
-  return row.parallel.pp > 1 && row.framework.starts_with("nanotron");
+  return row.parallel.pp > 1 && has_words(row.framework, "nanotron");
 }
 
 bool is_of_last_stage(const PublishedRow& row) {
@@ -43,29 +45,28 @@ bool overlaps_nothing(const PublishedRow& row) {
 }
 
 bool keeps_references(const PublishedRow& row) {
-  return row.framework.starts_with("DeepSpeed") && row.parallel.zero == 3 &&
-         row.framework.find("Hugging Face modelling code") != std::string::npos;
+  return has_words(row.framework, "DeepSpeed") && row.parallel.zero == 3 &&
+         has_words(row.framework, "Hugging Face modelling code");
 }
 
 bool returns_logits(const PublishedRow& row) {
   constexpr std::string_view last = "2024-10";
-  return row.framework.starts_with("DeepSpeed") && row.source.date.substr(0, last.size()) <= last &&
-         row.framework.find("Hugging Face modelling code") != std::string::npos;
+  return has_words(row.framework, "DeepSpeed") && row.source.date.substr(0, last.size()) <= last &&
+         has_words(row.framework, "Hugging Face modelling code");
 }
 
 bool compiles_loss(const PublishedRow& row) {
   constexpr std::string_view first = "2025-04";
   if (row.notes.find("fused cross entropy (Transformer Engine)") != std::string::npos) return true;
-  if (uses_liger(row) || row.framework.find("full inductor") != std::string::npos) return true;
-  const bool is_trainer =
-      row.framework.starts_with("torchtitan") && row.framework_family == "fsdp2";
+  if (uses_liger(row) || has_words(row.framework, "full inductor")) return true;
+  const bool is_trainer = has_words(row.framework, "torchtitan") && row.framework_family == "fsdp2";
   return is_trainer && row.source.date >= first && row.compile.value_or(false) &&
          row.parallel.tp == 1;
 }
 
 bool stops_recompute_early(const PublishedRow& row) {
   constexpr std::string_view first = "2025-09";
-  return !row.framework.starts_with("torchtitan") || row.source.date < first;
+  return !has_words(row.framework, "torchtitan") || row.source.date < first;
 }
 
 std::vector<std::pair<std::string, std::string>> flags_of_notes(const PublishedRow& row) {
@@ -104,9 +105,8 @@ bool uses_liger(const PublishedRow& row) {
 
 bool is_ulysses(const PublishedRow& row) {
   constexpr std::string_view ulysses = "Ulysses";
-  return row.notes.find(ulysses) != std::string::npos ||
-         row.framework.find(ulysses) != std::string::npos ||
-         row.framework.starts_with("XTuner + DeepSpeed");
+  return has_words(row.notes, ulysses) || has_words(row.framework, ulysses) ||
+         has_words(row.framework, "XTuner + DeepSpeed");
 }
 
 bool has_whole_logits(const PublishedRow& row) {
@@ -114,7 +114,7 @@ bool has_whole_logits(const PublishedRow& row) {
 }
 
 bool attends_by_transformer_engine(const PublishedRow& row) {
-  return row.framework.starts_with("NeMo AutoModel") && row.model.is_moe() &&
+  return has_words(row.framework, "NeMo AutoModel") && row.model.is_moe() &&
          row.notes.find("FlexAttention") == std::string::npos;
 }
 

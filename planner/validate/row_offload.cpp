@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <array>
 
+#include "planner/validate/spelling.h"
+
 namespace xt {
 namespace {
 
-constexpr std::array<Offload, 6> offloads = {{
+constexpr std::array<Offload, 8> offloads = {{
     {""},
+    {"none"},
+    {"optimizer, parameters", false, true, true},
     {"activations", true},
     {"activation checkpoints", true},
     {"optimizer: AdamW on the CPU", false, true},
@@ -27,7 +31,8 @@ std::optional<Offload> offload_of(const PublishedRow& row) {
   const std::string_view detail = row.offload ? std::string_view(*row.offload) : std::string_view();
   if (const std::string_view share = share_of_chunks(detail); !share.empty())
     return Offload{detail, false, false, false, share};
-  const auto found = std::ranges::find(offloads, detail, &Offload::detail);
+  const auto found = std::ranges::find_if(
+      offloads, [&](const Offload& of) { return words_of(of.detail) == words_of(detail); });
   return found == offloads.end() ? std::nullopt : std::optional(*found);
 }
 

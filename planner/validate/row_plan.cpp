@@ -8,10 +8,13 @@
 #include "costmodel/models/config.h"
 #include "planner/lower/engine.h"
 #include "planner/validate/model_config.h"
+#include "planner/validate/row_attention.h"
+#include "planner/validate/row_machine.h"
 #include "planner/validate/row_notes.h"
 #include "planner/validate/row_offload.h"
 #include "planner/validate/row_recompute.h"
 #include "planner/validate/row_routing.h"
+#include "planner/validate/spelling.h"
 #include "planner/validate/tuned_recipe.h"
 
 namespace xt {
@@ -37,7 +40,7 @@ struct EngineOfFramework {
 // Source: for XTuner V1, tests/published: packs of short samples, of about 4096 tokens;
 // LLM-Foundry, scripts/train/benchmarking/submit_benchmarks.py, for Triton whatever a table says
 constexpr std::array<EngineOfFramework, 20> engine_rows = {{
-    {"fsdp2", "XTuner V1", "xtuner_v1", 4096, "1024", ""},
+    {"fsdp2", "XTuner", "xtuner_v1", 4096, "1024", ""},
     {"fsdp2", "TRL", "trl", 0, "none", "flash2", false, has_whole_logits},
     {"fsdp2", "TRL", "accelerate", 0, "none", "flash2"},
     {"fsdp2", "MindSpeed", "mindspeed_fsdp", 0, "none", ""},
@@ -60,7 +63,7 @@ constexpr std::array<EngineOfFramework, 20> engine_rows = {{
 }};
 
 bool is_of(const PublishedRow& row, const EngineOfFramework& of) {
-  if (row.framework_family != of.family || !row.framework.starts_with(of.framework)) return false;
+  if (row.framework_family != of.family || !has_words(row.framework, of.framework)) return false;
   return of.applies == nullptr || of.applies(row);
 }
 
@@ -90,10 +93,6 @@ bool splits(const PublishedRow& row) {
   return is_ulysses(row) ? rules_of(row).splits_sequences : rules_of(row).splits_context;
 }
 
-bool splits_tensors(const PublishedRow& row) {
-  return row.parallel.etp == 1 && rules_of(row).splits_tensors;
-}
-
 // Stages 2 and 3 of FSDP differ in whether layers stay gathered; other engines have stages.
 bool has_stage(const PublishedRow& row) {
   const EngineRules& rules = rules_of(row);
@@ -112,10 +111,6 @@ bool says_any(const PublishedRow& row, std::span<const std::string_view> phrases
                              [&](std::string_view phrase) { return notes_say(row, phrase); });
 }
 
-constexpr std::array<std::string_view, 3> unfused_phrases = {
-    "without flash kernels", "fused attention not used", "(no fused kernel)"};
-bool has_unfused_attention(const PublishedRow& row) { return says_any(row, unfused_phrases); }
-
 constexpr std::array<std::string_view, 3> copies_phrases = {"HybridEP", "dispatcher=DeepEP",
                                                             "DeepEP dispatcher"};
 constexpr std::array<std::string_view, 5> pair_phrases = {
@@ -133,25 +128,36 @@ struct Refusal {
   std::string_view what;
   bool (*applies)(const PublishedRow& row);
   std::string (*of)(const PublishedRow& row) = nullptr;
+  std::string (*says)(const PublishedRow& row) = nullptr;  // what the row has, in its own words
 };
+
+std::string name_of_engine(const PublishedRow& row) { return std::string(engine_of(row)->engine); }
+
+std::string offload_said(const PublishedRow& row) { return fmt::format("`{}`", *row.offload); }
 
 constexpr std::string_view no_engine = "engine", no_machine = "machine", no_model = "model";
 constexpr std::string_view refused_by_checks = "refused by the checks of a plan";
 
-constexpr std::array<Refusal, 19> refusals = {{
+constexpr std::array<Refusal, 21> refusals = {{
     {no_engine, [](const PublishedRow& row) { return engine_of(row) == nullptr; },
-     [](const PublishedRow& row) { return row.framework_family; }},
+     [](const PublishedRow& row) { return row.framework_family; },
+     [](const PublishedRow& row) { return fmt::format("`{}`", row.framework); }},
     {"pipeline parallelism",
-     [](const PublishedRow& row) { return row.parallel.pp > 1 && !rules_of(row).has_pipelines; }},
+     [](const PublishedRow& row) { return row.parallel.pp > 1 && !rules_of(row).has_pipelines; },
+     nullptr, name_of_engine},
     {"a pipeline of so many micro-batches as nobody says",
      [](const PublishedRow& row) { return row.parallel.pp > 1 && !row.global_batch_size; }},
     {"tensor parallelism",
-     [](const PublishedRow& row) {
-       return (row.parallel.tp > 1 || row.parallel.etp > 1) && !splits_tensors(row);
-     }},
+     [](const PublishedRow& row) { return row.parallel.tp > 1 && !rules_of(row).splits_tensors; },
+     nullptr, name_of_engine},
+    {"tensor parallelism of experts", [](const PublishedRow& row) { return row.parallel.etp > 1; }},
     {"context parallelism",
-     [](const PublishedRow& row) { return row.parallel.cp > 1 && !splits(row); }},
-    {"stage of ZeRO", [](const PublishedRow& row) { return !has_stage(row); }},
+     [](const PublishedRow& row) { return row.parallel.cp > 1 && !splits(row); }, nullptr,
+     name_of_engine},
+    {"stage of ZeRO", [](const PublishedRow& row) { return !has_stage(row); }, nullptr,
+     [](const PublishedRow& row) {
+       return fmt::format("{} has no stage {}", name_of_engine(row), row.parallel.zero);
+     }},
     {"exchange of rows behind another micro-batch",
      [](const PublishedRow& row) {
        return overlaps_exchange(row) && !rules_of(row).pairs_micro_steps;
@@ -170,24 +176,35 @@ constexpr std::array<Refusal, 19> refusals = {{
      },
      [](const PublishedRow& row) { return std::string(model_type(row.model)); }},
     {"a shared expert of another width", has_odd_shared_expert},
-    {"selective recompute", [](const PublishedRow& row) { return !recompute_of(row); }},
+    {"a shape that its family cannot have",
+     [](const PublishedRow& row) { return !misshape(row).empty(); }, nullptr, misshape},
+    {"selective recompute", [](const PublishedRow& row) { return !recompute_of(row); }, nullptr,
+     [](const PublishedRow& row) { return fmt::format("`{}`", *row.recompute_detail); }},
     {"optimizer state of other than AdamW's bytes",
      [](const PublishedRow& row) {
        const double usual = bytes_of_state(row);
        return row.optimizer_state_bytes_per_param.value_or(usual) != usual;
+     },
+     nullptr,
+     [](const PublishedRow& row) {
+       return fmt::format("{} bytes, of {} of {}", *row.optimizer_state_bytes_per_param,
+                          bytes_of_state(row), name_of_engine(row));
      }},
     {"offload of other than inputs of layers, or optimizer and weights",
-     [](const PublishedRow& row) { return !offload_of(row); }},
+     [](const PublishedRow& row) { return !offload_of(row); }, nullptr, offload_said},
     {"an update on the host",
      [](const PublishedRow& row) {
        return offload_of(row)->of_optimizer && !rules_of(row).updates_on_host;
-     }},
+     },
+     nullptr, name_of_engine},
     {"offload without full recompute",
      [](const PublishedRow& row) {
        return offload_of(row)->of_inputs && row.recompute != PublishedRecompute::full;
-     }},
+     },
+     nullptr, offload_said},
     {"offload of dense models",
-     [](const PublishedRow& row) { return offload_of(row)->of_inputs && !swaps(row); }},
+     [](const PublishedRow& row) { return offload_of(row)->of_inputs && !swaps(row); }, nullptr,
+     name_of_engine},
     {"chunks of the loss that a compiler batches in part",
      [](const PublishedRow& row) { return notes_say(row, "gradient logits stays batched"); }},
     {"an ffn in tiles",
@@ -233,7 +250,7 @@ std::string loss_chunk(const PublishedRow& row, const EngineOfFramework& of) {
   if (uses_liger(row)) return std::to_string(liger_chunk(row));
   if (!says_any(row, chunk_phrases) || notes_say(row, "undoes the loss chunking"))
     return std::string(of.loss_chunk);
-  const bool is_of_trl = row.framework.starts_with("TRL");
+  const bool is_of_trl = has_words(row.framework, "TRL");
   return std::to_string(is_of_trl ? tokens_of_trl : loss_tokens(row) / default_chunks);
 }
 
@@ -288,8 +305,8 @@ Flags layout_flags(const PublishedRow& row, const Profile& profile) {
   if (parallel.dp_replicate > 1 && !has_stages)
     flags.emplace_back("shard_ranks", std::to_string(ranks / parallel.dp_replicate));
   if (state_ranks(row) > 0) flags.emplace_back("shard_ranks", std::to_string(state_ranks(row)));
-  const bool sends_copies = row.framework.find("DeepEP") != std::string::npos ||
-                            says_any(row, copies_phrases) || sends_copies_by_recipe(row);
+  const bool sends_copies = has_words(row.framework, "DeepEP") || says_any(row, copies_phrases) ||
+                            sends_copies_by_recipe(row);
   if (const double imbalance = routing_imbalance(row); imbalance > 1)
     flags.emplace_back("routing_imbalance", fmt::format("{:.3f}", imbalance));
   if (overlaps_exchange(row)) flags.emplace_back("expert_parallel_overlap", "true");
@@ -305,7 +322,7 @@ std::string attention_kernel(const PublishedRow& row, const EngineOfFramework& o
   if (attention_libraries(profile).empty()) return {};
   if (of.fixes_attention) return std::string(of.attention_kernel);
   if (!row.attention && attends_by_transformer_engine(row)) return {};
-  return row.attention.value_or(std::string(of.attention_kernel));
+  return attention_library(row).value_or(std::string(of.attention_kernel));
 }
 
 Flags flags_of(const PublishedRow& row, const EngineOfFramework& of, const Profile& profile) {
@@ -341,51 +358,28 @@ Flags flags_of(const PublishedRow& row, const EngineOfFramework& of, const Profi
   return flags;
 }
 
-// A cluster's network is a choice of who built it: what the row says of it counts.
-Profile with_network(Profile profile, const PublishedRow& row) {
-  if (!row.scale_out_gbit_s_per_device) return profile;
-  const std::int64_t ranks = profile.ranks_per_device / dies_of_row(row, profile);
-  const double per_rank = *row.scale_out_gbit_s_per_device * 1e9 / 8 / static_cast<double>(ranks);
-  profile.sources.entries.emplace_back("published_row", row.source.title);
-  profile.scale_out = {BytesPerSecond(per_rank),
-                       {"published_row", Grade::vendor, "the network of this run"}};
-  return profile;
-}
-
 }  // namespace
-
-std::string profile_name(const PublishedRow& row) {
-  return row.machine == two_die_package || row.machine == one_die ? "ascend_a3" : row.machine;
-}
-
-Profiles profiles_of(const std::vector<PublishedRow>& rows, const Catalogue& catalogue) {
-  const std::vector<std::string> known = catalogue.machine_names();
-  Profiles profiles;
-  for (const PublishedRow& row : rows) {
-    const std::string name = profile_name(row);
-    const bool is_known = std::ranges::find(known, name) != known.end();
-    if (is_known && !profiles.contains(name)) profiles.emplace(name, catalogue.machine(name));
-  }
-  return profiles;
-}
 
 RowPlan plan_of(const PublishedRow& row, const Profiles& profiles) {
   const auto profile = profiles.find(profile_name(row));
   if (profile == profiles.end()) return {{}, fmt::format("{} {}", no_machine, row.machine)};
+  if (const std::string detail = misfit(row, profile->second); !detail.empty())
+    return {{}, std::string(machine_misfit), detail};
   for (const Refusal& refusal : refusals)
-    if (refusal.applies(row)) return {{}, text(refusal, row)};
+    if (refusal.applies(row))
+      return {{}, text(refusal, row), refusal.says == nullptr ? "" : refusal.says(row)};
   try {
     const ModelConfig config = model_config(row.model, row.seq_len, has_unfused_attention(row));
     Request request(std::nullopt, flags_of(row, *engine_of(row), profile->second));
     return {resolve(request, Subject{row.model.name, config.architecture, profile->first,
-                                     with_network(profile->second, row)})};
+                                     machine_of_row(profile->second, row)})};
   } catch (const InputError& error) {
     return {{}, std::string(refused_by_checks), headline(error.problems().front())};
   }
 }
 
 std::vector<std::string> unsupported_reasons() {
-  std::vector<std::string> reasons = {std::string(refused_by_checks)};
+  std::vector<std::string> reasons = {std::string(refused_by_checks), std::string(machine_misfit)};
   for (const Refusal& refusal : refusals)
     if (refusal.of == nullptr) reasons.emplace_back(refusal.what);
   for (const std::string_view family : framework_families)

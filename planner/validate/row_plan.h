@@ -4,7 +4,6 @@
 // asked for as a user would ask for it: by the fields of a run file, so that every default and
 // every check is that of `xt-plan estimate`.
 
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,6 +12,7 @@
 
 #include "planner/plan/plan.h"
 #include "planner/validate/published_row.h"
+#include "planner/validate/row_machine.h"
 
 namespace xt {
 
@@ -23,20 +23,12 @@ struct RowPlan {
   std::string detail = {};  ///< what the plan's own checks say, where they refuse it
 };
 
-/// The name of the profile of a row's machine.
-std::string profile_name(const PublishedRow& row);
-
-/// The profiles that rows run on, by name, each read once.
-using Profiles = std::map<std::string, Profile>;
-/// Throws: InputError where a profile is wrong; machines without one are left out
-Profiles profiles_of(const std::vector<PublishedRow>& rows, const Catalogue& catalogue);
-
 /// The plan of `row`, or the first reason found why it has none.
 ///
 /// A micro-batch of sequences is a pack of samples of a sequence's length. Gradients accumulate
-/// until the step's batch is full. A rate between nodes that the row states takes the place of the
-/// profile's.
-/// Assumes: a step without a stated batch is one micro-step; AdamW's state takes the
+/// until the step's batch is full. A rate between nodes and a size of nodes that the row states
+/// take the place of the profile's. Assumes: a step without a stated batch is one micro-step;
+/// AdamW's state takes the
 ///          engine's bytes where the row does not say; experts get equally many tokens
 RowPlan plan_of(const PublishedRow& row, const Profiles& profiles);
 

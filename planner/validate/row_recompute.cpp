@@ -6,6 +6,9 @@
 #include <array>
 #include <charconv>
 
+#include "planner/recompute_ops.h"
+#include "planner/validate/spelling.h"
+
 namespace xt {
 namespace {
 
@@ -29,52 +32,85 @@ bool recomputes_by_op(const PublishedRow& row) {
 constexpr std::array<std::string_view, 2> products_kept_details = {
     "default policy of the graph trainer", "minimal_flash policy"};
 
-// Ops that other rows name.
-struct OpsOfDetail {
-  std::string_view detail;
-  std::string_view ops;
+// What a module of a list recomputes.
+struct OpsOfModule {
+  std::string_view words;
+  RecomputeOp op;
 };
 
 // Source: Megatron-LM, core/transformer/transformer_config.py, recompute_modules; for
 // Megatron-Kwai, Yuan et al. 2024, "Accelerating the Training of Large Language Models using
 // Efficient Activation Rematerialization and Optimal Hybrid Parallelism", USENIX ATC;
-// MindSpeed, docs/features/activation-function-recompute.md and norm-recompute.md; MaxText,
-// layers/decoders.py, get_remat_policy
-constexpr std::array<OpsOfDetail, 11> ops_of_details = {{
-    {"core_attn", "attention"},
-    {"mlp", "ffn"},
-    {"mlp, core_attn", "ffn+attention"},
-    {"moe, layernorm", "ffn+layer_norms"},
-    {"moe_act, layernorm", "activations+layer_norms"},
-    {"layernorm, moe_act", "activations+layer_norms"},
-    {"layernorm, moe activation", "activations+layer_norms"},
-    {"norms and the activation function of the MLP are recomputed", "activations+layer_norms"},
-    {"activation-function", "activations"},
-    {"activation-function, norm", "activations+layer_norms"},
-    {"policy save_dot_with_context_except_mlp: attention context and non-MLP matmul outputs saved, "
-     "MLP recomputed",
-     "norms+ffn"},
+// MindSpeed, docs/features/activation-function-recompute.md and norm-recompute.md
+constexpr std::array<OpsOfModule, 13> modules = {{
+    {"core_attn", RecomputeOp::attention},
+    {"core attention", RecomputeOp::attention},
+    {"mlp", RecomputeOp::ffn},
+    {"moe", RecomputeOp::ffn},
+    {"moe_act", RecomputeOp::activations},
+    {"moe activation", RecomputeOp::activations},
+    {"activation function", RecomputeOp::activations},
+    {"the activation function of the MLP are recomputed", RecomputeOp::activations},
+    {"layernorm", RecomputeOp::layer_norms},
+    {"layernorms", RecomputeOp::layer_norms},
+    {"layer norm", RecomputeOp::layer_norms},
+    {"norm", RecomputeOp::layer_norms},
+    {"norms", RecomputeOp::layer_norms},
 }};
+
+// Source: MaxText, layers/decoders.py, get_remat_policy
+constexpr std::string_view maxtext_policy =
+    "policy save_dot_with_context_except_mlp: attention context and non-MLP matmul outputs saved, "
+    "MLP recomputed";
+
+std::optional<RecomputeOp> op_of_module(std::string_view module) {
+  const auto found = std::ranges::find_if(
+      modules, [&](const OpsOfModule& of) { return words_of(of.words) == words_of(module); });
+  return found == modules.end() ? std::nullopt : std::optional(found->op);
+}
+
+// The first of `text` up to a comma, a plus or an `and`, which is taken off.
+std::string_view take_module(std::string_view& text) {
+  std::size_t end = text.size(), behind = end;
+  for (const std::string_view separator :
+       {std::string_view(","), std::string_view("+"), std::string_view(" and ")})
+    if (const std::size_t at = text.find(separator); at < end)
+      end = at, behind = at + separator.size();
+  const std::string_view module = text.substr(0, end);
+  text.remove_prefix(behind);
+  return module;
+}
+
+// None where it lists what nothing here knows. An ffn that runs again has its activation run again.
+std::optional<std::string> ops_of_modules(std::string_view detail) {
+  RecomputeOps ops;
+  do {
+    const std::optional<RecomputeOp> op = op_of_module(take_module(detail));
+    if (!op) return std::nullopt;
+    ops.add(*op);
+  } while (!detail.empty());
+  return ops.text();
+}
 
 // InternEvo computes norms again where it keeps layers.
 //
 // Source: InternEvo, model/modeling_internlm.py, dropout_selective_checkpoint
 bool recomputes_norms(const PublishedRow& row) {
-  return row.framework.starts_with("InternEvo") && row.recompute == PublishedRecompute::none;
+  return has_words(row.framework, "InternEvo") && row.recompute == PublishedRecompute::none;
 }
 
 }  // namespace
 
-std::optional<std::string_view> dropped_ops(const PublishedRow& row) {
-  if (recomputes_by_op(row)) return dropped_by_op;
+std::optional<std::string> dropped_ops(const PublishedRow& row) {
+  if (recomputes_by_op(row)) return std::string(dropped_by_op);
   if (recomputes_norms(row)) return "layer_norms";
   if (row.recompute != PublishedRecompute::selective) return std::nullopt;
   if (std::ranges::any_of(products_kept_details, [&](std::string_view begin) {
         return row.recompute_detail->starts_with(begin);
       }))
     return "norms+activations+expert_products";
-  const auto found = std::ranges::find(ops_of_details, *row.recompute_detail, &OpsOfDetail::detail);
-  return found == ops_of_details.end() ? std::nullopt : std::optional(found->ops);
+  if (*row.recompute_detail == maxtext_policy) return "norms+ffn";
+  return ops_of_modules(*row.recompute_detail);
 }
 
 namespace {

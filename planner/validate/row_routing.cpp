@@ -21,13 +21,18 @@ double largest_normal(double n) {
   return std::log(log_normal_quantile(1, 1, share_below));
 }
 
+// As the row's field says; where it does not, as its notes do.
+bool is_natural(const PublishedRow& row) {
+  if (row.moe_balance) return *row.moe_balance == MoeBalance::natural;
+  return std::ranges::any_of(natural_phrases, [&](std::string_view phrase) {
+    return row.notes.find(phrase) != std::string::npos;
+  });
+}
+
 }  // namespace
 
 double routing_imbalance(const PublishedRow& row) {
-  const bool is_natural = std::ranges::any_of(natural_phrases, [&](std::string_view phrase) {
-    return row.notes.find(phrase) != std::string::npos;
-  });
-  if (!is_natural || row.parallel.ep == 1) return 1;
+  if (!is_natural(row) || row.parallel.ep == 1) return 1;
   const auto ranks = static_cast<double>(row.parallel.ep);
   const auto experts = static_cast<double>(*row.model.num_experts);
   return 1 + variation_of_loads * std::sqrt(ranks / experts) * largest_normal(ranks);

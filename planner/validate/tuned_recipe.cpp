@@ -4,6 +4,8 @@
 #include <optional>
 #include <string_view>
 
+#include "planner/validate/spelling.h"
+
 namespace xt {
 namespace {
 
@@ -17,7 +19,7 @@ constexpr std::array<Framework, 2> tuned = {
 
 const Framework* tuned_framework(const PublishedRow& row) {
   for (const Framework& of : tuned)
-    if (row.framework.starts_with(of.name)) return &of;
+    if (has_words(row.framework, of.name)) return &of;
   return nullptr;
 }
 
@@ -38,6 +40,17 @@ std::optional<std::string_view> fp8_recipe(const PublishedRow& row) {
   return std::nullopt;
 }
 
+// Both frameworks turn the overlap off where tensor parallel ranks repeat tokens; Transformer
+// Engine's buffers are of one node.
+//
+// Source: NeMo, lightning/pytorch/callbacks/megatron_comm_overlap.py; Megatron-Bridge,
+// training/comm_overlap.py
+bool exchanges_in_pieces(const PublishedRow& row) {
+  const PublishedParallel& parallel = row.parallel;
+  return parallel.tp > 1 && parallel.tp <= row.devices_per_node && !row.model.is_moe() &&
+         parallel.sequence_parallel.value_or(true);
+}
+
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> tuned_recipe(const PublishedRow& row) {
@@ -49,15 +62,14 @@ std::vector<std::pair<std::string, std::string>> tuned_recipe(const PublishedRow
   }
   if (!is_tuned) return flags;
   flags.emplace_back("reduce_dtype", "bf16");
-  if (row.parallel.tp > 1 && !row.model.is_moe())
-    flags.emplace_back("tensor_parallel_overlap", "true");
+  if (exchanges_in_pieces(row)) flags.emplace_back("tensor_parallel_overlap", "true");
   return flags;
 }
 
 bool sends_copies_by_recipe(const PublishedRow& row) {
-  const bool says_otherwise = row.notes.find("alltoall") != std::string::npos ||
-                              row.framework.find("all-to-all") != std::string::npos;
-  return row.framework.starts_with("Megatron-Bridge") && !says_otherwise &&
+  const bool says_otherwise =
+      row.notes.find("alltoall") != std::string::npos || has_words(row.framework, "all-to-all");
+  return has_words(row.framework, "Megatron-Bridge") && !says_otherwise &&
          row.parallel.ep > row.devices_per_node;
 }
 

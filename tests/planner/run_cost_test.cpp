@@ -84,5 +84,15 @@ TEST(RunCost, HasNoPriceWithoutALength) {
               HasSubstr("device-hour-price: error: says what a run costs, but not how long it is"));
 }
 
+// Steps of so many tokens are more than 64 bits count, and their time would be negative.
+TEST(RunCost, OfMoreTokensThanThereAreIsRefused) {
+  const auto refusal = [](const Flags& flags) {
+    return test::refusal_by([&] { return plan_of_run(flags); });
+  };
+  EXPECT_THAT(refusal({{"train_tokens", "1e30"}}), HasSubstr("must be at most"));
+  EXPECT_THAT(refusal({{"device_hour_price", "1e30"}}), HasSubstr("must be at most"));
+  EXPECT_GT(cost_of(plan_of_run({{"train_tokens", "1e18"}})).time.value, 0);
+}
+
 }  // namespace
 }  // namespace xt

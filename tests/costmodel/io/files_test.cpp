@@ -81,6 +81,8 @@ TEST_F(Files, HasEachLineOnDiskWhenWriteReturns) {
 TEST_F(Files, RefusesToMakeAFolderWhereAFileIs) {
   write_file(folder_ / "a", "", Overwrite::refuse);
   EXPECT_EQ(problem_of([&] { create_folder(folder_ / "a"); }), "is a file, expected a folder; ");
+  EXPECT_EQ(problem_of([&] { create_folder(folder_ / "a" / "b" / "c"); }),
+            "is a file, expected a folder; ");
 }
 
 }  // namespace

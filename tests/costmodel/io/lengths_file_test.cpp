@@ -50,5 +50,21 @@ TEST(LengthsFile, WithoutSamplesOrOfAnotherKindIsRefusedByName) {
               HasSubstr("xt_lines.jsonl:2:"));
 }
 
+TEST(LengthsFile, SamplesThatNoMemoryHoldsAreRefusedByTheirLine) {
+  EXPECT_THAT(problem_of("xt_long.jsonl", "{\"num_tokens\": 3}\n{\"num_tokens\": 1000000001}"),
+              testing::AllOf(HasSubstr("xt_long.jsonl:2:"),
+                             HasSubstr("num_tokens is 1000000001, must be at most 1000000000")));
+}
+
+TEST(LengthsFile, ABareListIsToldTheFormatOfAHistogram) {
+  try {
+    read_lengths(written("xt_list.json", "[[3, 2]]"));
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_EQ(error.problems().front().message, "is a list, expected a map");
+    EXPECT_THAT(error.problems().front().hint, HasSubstr("\"schema\": \"xt.lengths/1\""));
+  }
+}
+
 }  // namespace
 }  // namespace xt

@@ -128,5 +128,29 @@ TEST(Families, ExpertsWhoseActivationsAreWeighedLeaveNoOutputs) {
   EXPECT_EQ(left_of_routed_layer(false) - left_of_routed_layer(true), 64 * 8 * 2048 * 2);
 }
 
+// The file of `name` with `value` for `key`.
+Architecture with_key(const std::string& name, const std::string& key, Node value) {
+  Document document = read_json(std::filesystem::path(XT_MODELS) / (name + ".json"));
+  const auto before = std::ranges::find(document.root.keys, key, &Key::text);
+  if (before == document.root.keys.end())
+    add(document.root, key, std::move(value));
+  else
+    document.root.items[static_cast<std::size_t>(before - document.root.keys.begin())] =
+        std::move(value);
+  return read<ModelConfig>(document).architecture;
+}
+
+// Source: config.json of moonshotai/Moonlight-16B-A3B
+TEST(Families, QueriesPassThroughNoRankWhereAFileSaysNull) {
+  EXPECT_EQ(with_key("deepseek_v3", "q_lora_rank", Node{}).q_lora_rank, 0);
+  EXPECT_EQ(with_key("deepseek_v3", "q_lora_rank", literal_node("1536")).q_lora_rank, 1536);
+}
+
+// Source: config.json of mistralai/Mixtral-8x22B-v0.1
+TEST(Families, ARouterWithoutNoiseIsOneWithoutTheKey) {
+  EXPECT_NO_THROW(with_key("mixtral_8x22b", "router_jitter_noise", literal_node("0.0")));
+  EXPECT_THROW(with_key("mixtral_8x22b", "router_jitter_noise", literal_node("0.1")), InputError);
+}
+
 }  // namespace
 }  // namespace xt

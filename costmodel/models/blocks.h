@@ -339,6 +339,7 @@ class RoutedHalf {
   void shared_input_backward(ValueId d_gate_up);
   void weight_gradients();
   void add_biases(std::int64_t local);
+  void map_choice();
   void choose();
   void product(std::string_view part, std::int64_t n, std::int64_t k, ValueId x, ValueId weight,
                const std::optional<GraphParameter>& bias, ValueId y);

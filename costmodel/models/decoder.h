@@ -90,6 +90,8 @@ struct GraphOptions {
   /// What the router gave a row weighs its activation, so that no backward pass reads what experts
   /// made of it; else it weighs that.
   bool weighs_activations = false;
+  /// A router's choice becomes a map of all experts by kernels of their own, see router.cpp.
+  bool routes_op_by_op = false;
   /// The bias by which a sigmoid router chooses is a buffer of the step, and rows are counted that
   /// it learns by, as who executes a step needs; else both are left out, which cost next to
   /// nothing.

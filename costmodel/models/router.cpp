@@ -8,7 +8,26 @@
 
 namespace xt {
 
+// Chosen weights are scattered into a matrix of all experts and marks of what was chosen into
+// another, which is made in three types and counted; scores for the auxiliary loss are made and
+// chosen from once more, with a map of their own, whatever that loss weighs.
+//
+//   60 bytes a logit: 28 of weights and their map, 32 of scores and theirs; 7 + 1 + 7 kernels,
+//   the one being the choice, which is not one with its softmax
+//
+// Assumes: logits of 16 bits; neither moe_router_fusion nor groups of experts; what is counted for
+//          the dispatcher is in its wait for counts
+// Source:  Megatron-LM, core v0.12, transformer/moe/moe_utils.py, topk_softmax_with_capacity, and
+//          transformer/moe/router.py, compute_routing_scores_for_aux_loss, which is called for
+//          moe_router_load_balancing_type aux_loss, the default
+void RoutedHalf::map_choice() {
+  constexpr std::int64_t bytes = 60, kernels = 15;
+  const ValueId map = write_.value({T_, X_, 1});
+  write_.forward(Kernel::cast, "router", {T_ * X_, bytes, kernels}, {logits_}, {map});
+}
+
 void RoutedHalf::choose() {
+  if (options_.routes_op_by_op) map_choice();
   const Kernel kernel = has_sigmoid_ ? Kernel::sigmoid_top_k : Kernel::softmax_top_k;
   if (choice_bias_) {
     write_.forward(kernel, "router", {T_, X_, top_k_}, {logits_, *choice_bias_},

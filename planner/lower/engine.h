@@ -46,6 +46,7 @@ struct EngineRules {
   bool fuses_gate_up = true;               ///< see GraphOptions
   bool fuses_swiglu = true;                ///< see GraphOptions
   bool weighs_activations = false;         ///< see GraphOptions
+  bool routes_op_by_op = false;            ///< see GraphOptions
   bool joins_projections = false;          ///< see GraphOptions
   bool joins_gradients = false;            ///< see GraphOptions
   bool sums_branches = false;              ///< see GraphOptions; so do kernels op by op

@@ -30,6 +30,7 @@ constexpr EngineRules megatron() {
   rules.predicts_further = true;   // core/transformer/multi_token_prediction.py
   rules.splits_tensors_of_experts = true;
   rules.weighs_activations = true;      // core v0.12, transformer/moe/experts.py, permuted_probs
+  rules.routes_op_by_op = true;         // core v0.12, transformer/moe/router.py
   rules.has_unfused_attention = true;   // core/transformer/dot_product_attention.py
   rules.longest_fused_softmax = 16384;  // core/fusions/fused_softmax.py
   rules.fuses_scaled_rotary = false;    // core/models/common/embeddings/rope_utils.py
@@ -165,7 +166,7 @@ constexpr EngineRules mindspeed() {
   rules.summary = "MindSpeed: Megatron-LM on Ascend, gradients added by passes of their own";
   rules.has_fp8_products = rules.has_transformer_engine = rules.may_compile_loss = false;
   rules.pairs_micro_steps = rules.has_unfused_attention = rules.may_overlap_nothing = false;
-  rules.offloads_chunks = rules.predicts_further = false;
+  rules.offloads_chunks = rules.predicts_further = rules.routes_op_by_op = false;
   rules.fuses_scaled_rotary = true;  // its kernel is given cosines and sines: npu_rotary_mul
   rules.hand_cut = HandCut::stages;  // --num-layer-list, without virtual stages
   rules.has_loss_op_by_op = true;

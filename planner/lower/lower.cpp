@@ -357,6 +357,7 @@ GraphOptions graph_options(const Strategy& strategy) {
   options.fuses_swiglu = rules->fuses_swiglu;
   options.stacks_heads = rules->stacks_heads;
   options.weighs_activations = rules->weighs_activations;
+  options.routes_op_by_op = rules->routes_op_by_op;
   options.is_compiled = strategy.is_compiled;
   options.fuses_scaled_rotary = rules->fuses_scaled_rotary;
   options.widens_norms = rules->widens_norms;

@@ -102,6 +102,26 @@ TEST(Families, AnglesOfGlmTurnHalfAHead) {
     EXPECT_EQ(op_of(block.forward, Kernel::rope).work.extents[2], Extent(64));
 }
 
+// 64 tokens choose among 128 experts; all that makes a map of their choice is one op more.
+TEST(Families, RoutersThatRunOpByOpLaunchFifteenKernelsMore) {
+  const auto path = std::filesystem::path(XT_MODELS) / "qwen3_30b_a3b.json";
+  const auto routed = [&](bool op_by_op) {
+    const OpGraph graph =
+        build_decoder(read<ModelConfig>(read_json(path)).architecture,
+                      {.tokens = 64, .dtype = DType::bf16, .routes_op_by_op = op_by_op});
+    return graph.decoder[graph.layers.front()];
+  };
+  const Block fused = routed(false), apart = routed(true);
+  EXPECT_EQ(count(fused.forward, Kernel::cast), 0);
+  ASSERT_EQ(count(apart.forward, Kernel::cast), 1);
+  EXPECT_EQ(apart.forward.size(), fused.forward.size() + 1);
+  EXPECT_EQ(apart.backward.size(), fused.backward.size());
+  const Work work = op_of(apart.forward, Kernel::cast).work;
+  EXPECT_EQ(work.extents[0], Extent(64 * 128));  // logits
+  EXPECT_EQ(work.extents[1], Extent(60));        // bytes of each
+  EXPECT_EQ(work.extents[2], Extent(15));        // kernels
+}
+
 // Bytes that the forward pass of a routed layer leaves for its backward pass.
 std::int64_t left_of_routed_layer(bool weighs_activations) {
   const auto path = std::filesystem::path(XT_MODELS) / "qwen3_30b_a3b.json";

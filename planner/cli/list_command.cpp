@@ -3,7 +3,7 @@
 #include "costmodel/document/reference.h"
 #include "costmodel/io/json.h"
 #include "costmodel/models/config.h"
-#include "costmodel/models/decoder.h"
+#include "costmodel/models/parameter_counts.h"
 #include "costmodel/report/table.h"
 #include "costmodel/units/format.h"
 #include "planner/cli/commands.h"
@@ -21,15 +21,22 @@ void print(const Table& table, const Json& json, bool is_json) {
 }
 
 void list_models(const Surroundings& around) {
-  Table table({{"model", {}, Align::left}, {"family", {}, Align::left}, {"parameters", "10^9"}});
+  Table table({{"model", {}, Align::left},
+               {"family", {}, Align::left},
+               {"parameters", "10^9"},
+               {"of a token", "10^9"}});
+  const auto billions = [](std::int64_t n) {
+    return significant(static_cast<double>(n) * 1e-9, 4);
+  };
   Json json = Json::array();
   for (const std::string& name : around.catalogue.model_names()) {
     const Architecture model = around.catalogue.model(name).architecture;
-    const std::int64_t parameters =
-        count_parameters(build_decoder(model, GraphOptions{.tokens = 1, .dtype = DType::bf16}), 1);
-    table.row({name, model.model_type, significant(static_cast<double>(parameters) * 1e-9, 4)});
-    json.push_back(Json::object(
-        {{"name", name}, {"model_type", model.model_type}, {"parameters", parameters}}));
+    const ParameterCounts counts = parameter_counts(model);
+    table.row({name, model.model_type, billions(counts.all), billions(counts.of_a_token)});
+    json.push_back(Json::object({{"name", name},
+                                 {"model_type", model.model_type},
+                                 {"parameters", counts.all},
+                                 {"parameters_of_a_token", counts.of_a_token}}));
   }
   print(table, json, around.is_json);
 }

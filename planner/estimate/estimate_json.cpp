@@ -1,3 +1,4 @@
+#include "costmodel/models/parameter_counts.h"
 #include "planner/estimate/estimate.h"
 #include "planner/estimate/run_cost.h"
 
@@ -165,9 +166,12 @@ Json device_json(const DeviceMemory& device) {
 Json estimate_json(const Plan& plan, const Estimate& estimate) {
   const MemoryPeak& peak = estimate.timeline.device_memory;
   const Phase phase = estimate.schedule.op(peak.op).origin.phase;
+  const ParameterCounts counts = parameter_counts(plan.architecture);
   return Json::object(
       {{"schema", "xt.estimate/1"},
        {"model", plan.model_name},
+       {"parameters", counts.all},
+       {"parameters_of_a_token", counts.of_a_token},
        {"further_tokens", plan.architecture.further_tokens},
        {"machine", plan.machine_name},
        {"strategy", strategy_json(plan)},

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "costmodel/models/parameter_counts.h"
 #include "costmodel/report/table.h"
 #include "costmodel/units/format.h"
 #include "planner/estimate/estimate.h"
@@ -35,11 +36,17 @@ std::string data_lines(const Plan& plan, const Estimate& estimate) {
   return text;
 }
 
-// The model, and how it is trained where that is not by the next token alone.
+// The model, how large it is, and how it is trained where that is not by the next token alone.
 std::string model_text(const Plan& plan) {
+  const auto [all, of_a_token] = parameter_counts(plan.architecture);
+  const auto billions = [](std::int64_t count) {
+    return significant(static_cast<double>(count) * 1e-9, 4) + " × 10^9";
+  };
+  std::string text = fmt::format("{} ({} parameters", plan.model_name, billions(all));
+  if (of_a_token < all) text += fmt::format(", {} of a token", billions(of_a_token));
+  text += ")";
   const std::int64_t n = plan.architecture.further_tokens;
-  return n == 0 ? plan.model_name
-                : fmt::format("{} with {} further token{}", plan.model_name, n, n == 1 ? "" : "s");
+  return n == 0 ? text : fmt::format("{} with {} further token{}", text, n, n == 1 ? "" : "s");
 }
 
 // What of the layout is not as in plain FSDP.

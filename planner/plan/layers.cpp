@@ -85,12 +85,14 @@ void LayerChoice::choose_chunk() {
       rules_.chunks_loss && strategy_.pipeline_parallel == 1 && !strategy_.returns_logits;
   const ChoiceKind usual = may_try ? ChoiceKind::automatic : ChoiceKind::none;
   const Choice chunk = from_.loss_chunk.value_or(Choice{usual, 0});
-  if (!rules_.chunks_loss && chunk.kind != ChoiceKind::none)
+  const bool is_whole = chunk.kind == ChoiceKind::none ||
+                        (chunk.kind == ChoiceKind::number && chunk.number >= tokens);
+  if (!rules_.chunks_loss && !is_whole)
     request_.problem("loss_chunk",
                      fmt::format("{} computes the loss of all tokens at once", rules_.name),
                      "leave it out");
   left_.chunk = chunk.kind == ChoiceKind::automatic;
-  if (strategy_.returns_logits && chunk.kind != ChoiceKind::none)
+  if (strategy_.returns_logits && !is_whole)
     request_.problem("loss_chunk", "logits that are returned are those of all tokens",
                      "leave it out");
   else if (left_.chunk && rules_.chunks_loss && !may_try)

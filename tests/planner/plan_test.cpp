@@ -42,6 +42,16 @@ TEST(Plan, XtunerKeepsTheLastRoutedLayerAndRecomputesAllDenseOnes) {
             36);
 }
 
+// Answers print it so, and are asked again.
+TEST(Plan, AChunkOfAllTokensIsTheWholeLoss) {
+  const Flags whole = {
+      {"model", "qwen3_8b"}, {"machine", "h100_sxm"}, {"devices", "8"}, {"engine", "megatron"}};
+  const Plan plan = plan_of(whole);
+  for (const char* chunk : {"4096", "5000"})
+    EXPECT_EQ(plan_of(with(whole, {{"loss_chunk", chunk}})).strategy, plan.strategy) << chunk;
+  EXPECT_THROW(plan_of(with(whole, {{"loss_chunk", "4095"}})), InputError);
+}
+
 TEST(AutomaticChunk, IsTheLargestAtWhichTheLossDoesNotSetThePeak) {
   const Plan plan = plan_of(with(large, {{"loss_chunk", "auto"}}));
   const auto phase_with = [&](std::int64_t chunk) {

@@ -32,6 +32,8 @@ using Started = c10::intrusive_ptr<c10d::Work>;
 using Parts = std::vector<at::Tensor>;  ///< of a tensor, one a rank
 
 constexpr int tag = 0;  // messages of one tag and between two ranks keep their order
+constexpr int probe_tag = 1;
+constexpr std::chrono::milliseconds first_probe{500};
 
 /// What the threads that wait and the issuing thread share about one collective.
 struct Completion {
@@ -42,6 +44,7 @@ struct Completion {
   steady_clock::time_point when;
   std::function<void()> finish;     ///< local work of the last to arrive
   std::vector<at::Tensor> tensors;  ///< kept alive until all have arrived
+  std::vector<Started> sent;        ///< as long
 
   void arrive(const std::exception_ptr& failure) {
     std::unique_lock lock(mutex);
@@ -61,10 +64,25 @@ struct Completion {
 
   /// Assumes: the mutex is held
   void leave() {
-    if (--n_outstanding == 0) tensors.clear();
+    if (--n_outstanding == 0) {
+      tensors.clear();
+      sent.clear();
+    }
     if (!is_settled()) return;
     when = steady_clock::now();
     changed.notify_all();
+  }
+
+  /// Ends all waiting, whatever is outstanding.
+  void give_up(const std::exception_ptr& failure) {
+    std::unique_lock lock(mutex);
+    if (is_settled()) return;
+    error = failure;
+    when = steady_clock::now();
+    changed.notify_all();
+    const std::vector<Started> stuck = sent;
+    lock.unlock();
+    for (const Started& one : stuck) one->abort();
   }
 
   /// Whether there is nothing to wait for. Behind a failure the rest may never arrive: who should
@@ -96,15 +114,50 @@ struct Members {
   }
 };
 
+/// The connections of a rank.
+struct Connections {
+  c10::intrusive_ptr<ProcessGroupGloo> backend;
+  int rank = 0;
+  int size = 0;
+
+  /// Why one of them is closed; null if none is, or nobody knows yet. Asks for a byte that never
+  /// comes.
+  [[nodiscard]] std::exception_ptr failure() const {
+    try {
+      for (int other = 0; other < size; ++other) {
+        std::vector<at::Tensor> byte{at::empty({1}, at::kByte)};
+        if (other != rank) backend->recv(byte, other, probe_tag);
+      }
+      return nullptr;
+    } catch (const std::exception&) {
+      return std::current_exception();
+    }
+  }
+};
+
 class GlooPending final : public Pending {
  public:
-  GlooPending(const char* op, std::shared_ptr<const Members> members,
+  GlooPending(const char* op, std::shared_ptr<const Members> members, Connections connections,
               std::shared_ptr<Completion> completion)
-      : op_(op), members_(std::move(members)), completion_(std::move(completion)) {}
+      : op_(op),
+        members_(std::move(members)),
+        connections_(std::move(connections)),
+        completion_(std::move(completion)) {}
 
+  /// A message that Gloo begins to write when the other rank has asked for it and is gone is
+  /// neither sent nor fails: its connection is closed, and who waits for long looks at that.
+  ///
+  /// Source: pytorch/gloo, gloo/transport/tcp/pair.cc, Pair::handleRemotePendingRecv, which takes
+  /// the message out of its queue, and Pair::sendAsyncMode, which puts it nowhere on an error
   void wait() override {
     std::unique_lock lock(completion_->mutex);
-    completion_->changed.wait(lock, [&] { return completion_->is_settled(); });
+    const auto is_settled = [&] { return completion_->is_settled(); };
+    for (auto patience = first_probe; !completion_->changed.wait_for(lock, patience, is_settled);
+         patience *= 2) {
+      lock.unlock();
+      if (const std::exception_ptr failure = connections_.failure()) completion_->give_up(failure);
+      lock.lock();
+    }
     if (!completion_->error) return;
     const std::exception_ptr error = completion_->error;
     lock.unlock();
@@ -120,6 +173,7 @@ class GlooPending final : public Pending {
  private:
   const char* op_;
   std::shared_ptr<const Members> members_;
+  Connections connections_;
   std::shared_ptr<Completion> completion_;
 };
 
@@ -227,15 +281,20 @@ class GlooGroup final : public Communicator {
     completion->finish = std::move(finish);
     completion->tensors = received;
     completion->tensors.insert(completion->tensors.end(), sent.begin(), sent.end());
-    for (Transfer& transfer : members_->guarded(op, [&] { return start(received, sent); }))
+    std::vector<Transfer> transfers = members_->guarded(op, [&] { return start(received, sent); });
+    for (const Transfer& transfer : transfers)
+      if (transfer.sent) completion->sent.push_back(transfer.sent);
+    for (Transfer& transfer : transfers)
       waiting_.run([transfer = std::move(transfer), completion]() mutable {
         completion->arrive(failure_of(transfer));
       });
     const auto own = static_cast<std::size_t>(rank());
     if (received[own].data_ptr() != sent[own].data_ptr()) received[own].copy_(sent[own]);
     completion->arrive(nullptr);
-    return std::make_unique<GlooPending>(op, members_, std::move(completion));
+    return std::make_unique<GlooPending>(op, members_, connections(), std::move(completion));
   }
+
+  [[nodiscard]] Connections connections() const { return {backend_, rank(), size()}; }
 
   /// Transfers with every other rank. All that is to come is asked for before anything is sent:
   /// Gloo asks on the connection that carries what goes the other way. A rank that comes late and
@@ -276,7 +335,7 @@ class GlooGroup final : public Communicator {
     work->getFuture()->addCallback([completion](c10::ivalue::Future& future) {
       completion->arrive(future.hasError() ? future.exception_ptr() : nullptr);
     });
-    return std::make_unique<GlooPending>(op, members_, std::move(completion));
+    return std::make_unique<GlooPending>(op, members_, connections(), std::move(completion));
   }
 
   std::shared_ptr<const Members> members_;

@@ -16,7 +16,7 @@ constexpr std::array<std::string_view, 5> left_open = {"flash", "flash attention
                                                        "transformer engine"};
 
 struct Spelling {
-  std::string_view words, library;
+  std::string_view words, kernel;
 };
 
 constexpr std::array<Spelling, 10> spellings = {{{"flash 2", "flash2"},
@@ -48,7 +48,7 @@ std::optional<std::string> attention_library(const PublishedRow& row) {
   for (const std::string_view name : left_open)
     if (is(*row.attention, name)) return std::nullopt;
   for (const Spelling& of : spellings)
-    if (begins_with_words(*row.attention, of.words)) return std::string(of.library);
+    if (begins_with_words(*row.attention, of.words)) return std::string(of.kernel);
   return row.attention;
 }
 

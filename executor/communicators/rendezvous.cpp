@@ -1,6 +1,7 @@
 #include "executor/communicators/rendezvous.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
@@ -39,6 +40,21 @@ std::string noticed_key(int rank) { return fmt::format("noticed/{}", rank); }
 std::string alive_key(int rank) { return fmt::format("alive/{}", rank); }
 constexpr const char* who_is_alive_key = "who_is_alive";
 
+/// Launchers send SIGTERM to all ranks when one has died, which may be before the others have
+/// noticed: they have so long for it, and end then as the signal would have ended them.
+void end_later(int /*signal*/) {
+  constexpr unsigned seconds_to_notice = 2;
+  std::signal(SIGTERM, SIG_IGN);
+  std::signal(SIGALRM, [](int) { _exit(128 + SIGTERM); });
+  alarm(seconds_to_notice);
+}
+
+/// Whoever has noticed ends by itself.
+void end_by_itself() {
+  std::signal(SIGTERM, SIG_IGN);
+  alarm(0);
+}
+
 void record_if_first(c10d::Store& store, int rank) {
   store.compareSet(std::string(lost_rank_key), "", std::to_string(rank));
 }
@@ -66,8 +82,9 @@ Rendezvous::Rendezvous(const RankEnvironment& place, std::chrono::seconds timeou
   options.timeout = timeout;
   network_store_ = connect(place.store_host, options);
   store_ = c10::make_intrusive<c10d::PrefixStore>(place.key_prefix, network_store_);
-  if (place.world_size > 1)
-    answering_ = std::jthread([this](const std::stop_token& stop) { answer_when_asked(stop); });
+  if (place.world_size == 1) return;
+  std::signal(SIGTERM, end_later);
+  answering_ = std::jthread([this](const std::stop_token& stop) { answer_when_asked(stop); });
 }
 
 Rendezvous::~Rendezvous() {
@@ -119,10 +136,8 @@ void Rendezvous::answer_when_asked(const std::stop_token& stop) {
   }
 }
 
-// Launchers send SIGTERM to all ranks when one has died. Whoever looks for that one ends by itself,
-// having named it.
 std::optional<int> Rendezvous::find_lost_rank(std::span<const int> candidates) {
-  std::signal(SIGTERM, SIG_IGN);
+  end_by_itself();
   try {
     store_->set(noticed_key(place_.rank), "1");
     store_->set(who_is_alive_key, "1");

@@ -129,14 +129,11 @@ TEST_F(Launchers, OfTorchRunRanks) {
   EXPECT_EQ(n_steps(), 3U);
 }
 
-// torchrun ends the others when it sees that one is gone, which may be before they do: here nobody
-// heeds that.
 TEST_F(Launchers, OfTorchLeaveTheOthersToNameTheRankThatWasKilled) {
   if (std::string_view(XT_TORCHRUN).empty()) GTEST_SKIP() << "no torchrun beside LibTorch";
   const std::string told = (folder_.path() / "told").string();
   const auto program =
-      torchrun(fmt::format("trap : TERM; (trap '' TERM; exec \"$@\") & echo $! > {0}$RANK; "
-                           "wait $!; code=$?; "
+      torchrun(fmt::format("trap : TERM; \"$@\" & echo $! > {0}$RANK; wait $!; code=$?; "
                            "[ $code -le 128 ] || {{ wait $!; code=$?; }}; "
                            "echo rank $RANK ended with $code >&2; exit $code",
                            told),

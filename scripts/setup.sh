@@ -2,7 +2,7 @@
 # Installs what the programs (`run`) or also the tests (`test`) need, and skips what is there.
 #
 #   scripts/setup.sh run       Debian packages, and .venv with LibTorch (the torch wheel, no Python imports)
-#   scripts/setup.sh test      also what `import torch` needs, the oracle packages and clang-format-14
+#   scripts/setup.sh test      also what `import torch` needs, the oracle packages, clang-format-14 and Open MPI
 #   scripts/setup.sh bench     what `test` does, and .venv/peer with the newest transformers, beside the tests'
 #   scripts/setup.sh tokenise  .venv with the tokenizers package alone
 #
@@ -13,7 +13,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 debian_run=(g++ cmake ninja-build git python3-venv libyaml-cpp-dev nlohmann-json3-dev libcli11-dev
   libfmt-dev libeigen3-dev libgtest-dev libgmock-dev librapidcheck-dev libbenchmark-dev ccache)
-debian_test=(clang-format-14)
+debian_test=(clang-format-14 openmpi-bin)
 
 torch_pin=torch==2.11.0
 tokenizers_pin=tokenizers==0.22.2

@@ -92,11 +92,40 @@ struct Completion {
   [[nodiscard]] bool is_settled() const { return n_outstanding == 0 || error != nullptr; }
 };
 
-/// The members of a group and where to ask who is missing.
+/// The members of a group, what connects them, and where to ask who is missing.
 struct Members {
   Rendezvous& rendezvous;
   std::string name;
   std::vector<int> ranks;
+  c10::intrusive_ptr<ProcessGroupGloo> backend;  ///< null until they are connected
+
+  /// Why the connection with the one at `place` is closed; null if it is not, or nobody knows yet.
+  /// Asks for a byte that never comes.
+  [[nodiscard]] std::exception_ptr failure_of(int place) const {
+    if (!backend || place == backend->getRank()) return nullptr;
+    try {
+      std::vector<at::Tensor> byte{at::empty({1}, at::kByte)};
+      backend->recv(byte, place, probe_tag);
+      return nullptr;
+    } catch (const std::exception&) {
+      return std::current_exception();
+    }
+  }
+
+  /// Why any of the connections is closed; null if none is known to be.
+  [[nodiscard]] std::exception_ptr failure() const {
+    for (int place = 0; place < std::ssize(ranks); ++place)
+      if (std::exception_ptr failure = failure_of(place)) return failure;
+    return nullptr;
+  }
+
+  /// The ranks with which connections are closed.
+  [[nodiscard]] std::vector<int> closed() const {
+    std::vector<int> closed;
+    for (int place = 0; place < std::ssize(ranks); ++place)
+      if (failure_of(place)) closed.push_back(ranks[static_cast<std::size_t>(place)]);
+    return closed;
+  }
 
   /// Runs `action`; a failure of the network becomes PeerLost. Errors of LibTorch itself (a wrong
   /// argument) stay what they are.
@@ -108,41 +137,18 @@ struct Members {
       throw;
     } catch (const std::exception& error) {
       const std::string_view reason = error.what();
-      throw PeerLost(fmt::format("{} of group {}", op, name), rendezvous.find_lost_rank(ranks),
+      throw PeerLost(fmt::format("{} of group {}", op, name),
+                     rendezvous.find_lost_rank(ranks, [this] { return closed(); }),
                      std::string(reason.substr(0, reason.find('\n'))));
-    }
-  }
-};
-
-/// The connections of a rank.
-struct Connections {
-  c10::intrusive_ptr<ProcessGroupGloo> backend;
-  int rank = 0;
-  int size = 0;
-
-  /// Why one of them is closed; null if none is, or nobody knows yet. Asks for a byte that never
-  /// comes.
-  [[nodiscard]] std::exception_ptr failure() const {
-    try {
-      for (int other = 0; other < size; ++other) {
-        std::vector<at::Tensor> byte{at::empty({1}, at::kByte)};
-        if (other != rank) backend->recv(byte, other, probe_tag);
-      }
-      return nullptr;
-    } catch (const std::exception&) {
-      return std::current_exception();
     }
   }
 };
 
 class GlooPending final : public Pending {
  public:
-  GlooPending(const char* op, std::shared_ptr<const Members> members, Connections connections,
+  GlooPending(const char* op, std::shared_ptr<const Members> members,
               std::shared_ptr<Completion> completion)
-      : op_(op),
-        members_(std::move(members)),
-        connections_(std::move(connections)),
-        completion_(std::move(completion)) {}
+      : op_(op), members_(std::move(members)), completion_(std::move(completion)) {}
 
   /// A message that Gloo begins to write when the other rank has asked for it and is gone is
   /// neither sent nor fails: its connection is closed, and who waits for long looks at that.
@@ -155,7 +161,7 @@ class GlooPending final : public Pending {
     for (auto patience = first_probe; !completion_->changed.wait_for(lock, patience, is_settled);
          patience *= 2) {
       lock.unlock();
-      if (const std::exception_ptr failure = connections_.failure()) completion_->give_up(failure);
+      if (const std::exception_ptr failure = members_->failure()) completion_->give_up(failure);
       lock.lock();
     }
     if (!completion_->error) return;
@@ -173,7 +179,6 @@ class GlooPending final : public Pending {
  private:
   const char* op_;
   std::shared_ptr<const Members> members_;
-  Connections connections_;
   std::shared_ptr<Completion> completion_;
 };
 
@@ -210,10 +215,10 @@ std::exception_ptr failure_of(Transfer& waited_for) {
 
 class GlooGroup final : public Communicator {
  public:
-  GlooGroup(Members members, int rank, c10::intrusive_ptr<ProcessGroupGloo> backend)
+  GlooGroup(Members members, int rank)
       : Communicator(rank, static_cast<int>(members.ranks.size())),
         members_(std::make_shared<const Members>(std::move(members))),
-        backend_(std::move(backend)),
+        backend_(members_->backend),
         waiting_(size() - 1) {}
 
   PendingCollective all_gather(const at::Tensor& full, const at::Tensor& shard) override {
@@ -291,10 +296,8 @@ class GlooGroup final : public Communicator {
     const auto own = static_cast<std::size_t>(rank());
     if (received[own].data_ptr() != sent[own].data_ptr()) received[own].copy_(sent[own]);
     completion->arrive(nullptr);
-    return std::make_unique<GlooPending>(op, members_, connections(), std::move(completion));
+    return std::make_unique<GlooPending>(op, members_, std::move(completion));
   }
-
-  [[nodiscard]] Connections connections() const { return {backend_, rank(), size()}; }
 
   /// Transfers with every other rank. All that is to come is asked for before anything is sent:
   /// Gloo asks on the connection that carries what goes the other way. A rank that comes late and
@@ -335,7 +338,7 @@ class GlooGroup final : public Communicator {
     work->getFuture()->addCallback([completion](c10::ivalue::Future& future) {
       completion->arrive(future.hasError() ? future.exception_ptr() : nullptr);
     });
-    return std::make_unique<GlooPending>(op, members_, connections(), std::move(completion));
+    return std::make_unique<GlooPending>(op, members_, std::move(completion));
   }
 
   std::shared_ptr<const Members> members_;
@@ -367,14 +370,14 @@ std::unique_ptr<Communicator> GlooNetwork::group(std::string_view name,
   const auto options = ProcessGroupGloo::Options::create(timeout_);
   options->devices.push_back(std::static_pointer_cast<gloo::transport::Device>(device_));
   options->threads = 2;
-  Members members{rendezvous_, std::string(name), {ranks.begin(), ranks.end()}};
+  Members members{rendezvous_, std::string(name), {ranks.begin(), ranks.end()}, nullptr};
   const int rank = static_cast<int>(own - ranks.begin());
   const auto store = rendezvous_.store_of(fmt::format("{}/{}", name, ranks.front()));
-  auto backend = members.guarded("connection", [&] {
+  members.backend = members.guarded("connection", [&] {
     return c10::make_intrusive<ProcessGroupGloo>(store, rank, static_cast<int>(ranks.size()),
                                                  options);
   });
-  return std::make_unique<GlooGroup>(std::move(members), rank, std::move(backend));
+  return std::make_unique<GlooGroup>(std::move(members), rank);
 }
 
 std::vector<int> group_members(int rank, int size, int stride) {

@@ -5,6 +5,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <algorithm>
 #include <condition_variable>
 #include <csignal>
 #include <mutex>
@@ -136,19 +137,28 @@ void Rendezvous::answer_when_asked(const std::stop_token& stop) {
   }
 }
 
-std::optional<int> Rendezvous::find_lost_rank(std::span<const int> candidates) {
+std::optional<int> Rendezvous::first_silent(std::span<const int> closed) {
+  const auto gone = std::ranges::find_if(closed, [this](int rank) {
+    return !store_->check({noticed_key(rank)}) && !store_->check({alive_key(rank)});
+  });
+  return gone == closed.end() ? std::nullopt : std::optional(*gone);
+}
+
+std::optional<int> Rendezvous::find_lost_rank(std::span<const int> candidates,
+                                              const ClosedRanks& closed) {
   end_by_itself();
   try {
     store_->set(noticed_key(place_.rank), "1");
     store_->set(who_is_alive_key, "1");
-    const auto deadline = steady_clock::now() + patience;
-    std::optional<int> lost = lost_rank();
-    while (!lost && steady_clock::now() < deadline) {
+    const auto asked = steady_clock::now();
+    std::optional<int> lost = lost_rank(), missing;
+    while (!lost && !missing && steady_clock::now() < asked + patience) {
       std::this_thread::sleep_for(poll_interval);
+      if (steady_clock::now() >= asked + 2 * answer_interval) missing = first_silent(closed());
       lost = lost_rank();
     }
-    if (const std::optional<int> missing = lost ? std::nullopt : first_missing(candidates))
-      record_if_first(*network_store_, *missing);
+    if (!missing && !lost) missing = first_missing(candidates);
+    if (missing && !lost) record_if_first(*network_store_, *missing);
     lost = lost_rank();
     store_->set(heard_key(place_.rank), "1");
     if (serves()) wait_for_hearers(lost);

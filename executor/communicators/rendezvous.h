@@ -6,11 +6,13 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "executor/communicators/rank_environment.h"
 
@@ -34,6 +36,9 @@ class StoreServer {
   c10::intrusive_ptr<c10d::Store> store_;
   std::uint16_t port_ = 0;
 };
+
+/// Ranks whose connections were seen to be closed by now.
+using ClosedRanks = std::function<std::vector<int>()>;
 
 /// One rank's connection to the store. Used by the one thread that issues collectives, but for what
 /// says otherwise.
@@ -60,10 +65,13 @@ class Rendezvous {
   [[nodiscard]] std::optional<int> lost_rank() const;
 
   /// Which of `candidates` is gone, after a collective among them failed. Waits for whoever knows:
-  /// the launcher, an earlier finder, or, after a few seconds, those of the candidates that did not
-  /// come here themselves: one that does not answer either, or else one that may wait elsewhere.
-  /// None if all of them came. From any thread.
-  std::optional<int> find_lost_rank(std::span<const int> candidates);
+  /// the launcher, an earlier finder, or connections: of those that are `closed` one that neither
+  /// came here itself nor answers is gone. (A failure may close connections with ranks that live.)
+  /// After a few seconds it is one of the candidates that did not come: one that does not answer
+  /// either, or else one that may wait elsewhere. None if all of them came. From any thread.
+  std::optional<int> find_lost_rank(
+      std::span<const int> candidates,
+      const ClosedRanks& closed = [] { return std::vector<int>(); });
 
   /// Leaves `text` under `key` for the other ranks; from any thread.
   void say(const std::string& key, const std::string& text);
@@ -77,6 +85,7 @@ class Rendezvous {
 
  private:
   [[nodiscard]] std::optional<int> first_missing(std::span<const int> candidates);
+  [[nodiscard]] std::optional<int> first_silent(std::span<const int> closed);
   void answer_when_asked(const std::stop_token& stop);
   void wait_for_hearers(std::optional<int> lost);
   bool serves() const { return !place_.launcher_hosts_store && place_.rank == 0; }

@@ -1,4 +1,4 @@
-// Ranks that others start: torchrun itself, and the variables of Slurm and Open MPI.
+// Ranks that others start: torchrun and Open MPI themselves, and the variables of Slurm.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -66,17 +66,25 @@ class Launchers : public testing::Test {
     create_folder(folder);
     return std::make_unique<Program>(folder, arguments(steps));
   }
-  /// `line`, a line of a shell that runs "$@", as two ranks of torchrun.
-  std::unique_ptr<Program> torchrun(const std::string& line, std::int64_t steps) {
-    std::vector<std::string> all = {"--no-python", "--nproc-per-node",
-                                    "2",           "--master-port",
-                                    some_port(),   "sh",
-                                    "-c",          line,
-                                    "sh",          XT_RUN};
+  /// `launcher` with `options` starts two ranks of `line`, a line of a shell that runs "$@".
+  std::unique_ptr<Program> launch(const std::string& launcher, std::vector<std::string> options,
+                                  const std::string& line, std::int64_t steps) {
+    options.insert(options.end(), {"sh", "-c", line, "sh", XT_RUN});
     const std::vector<std::string> ours = arguments(steps);
-    all.insert(all.end(), ours.begin(), ours.end());
-    return std::make_unique<Program>(folder_.path(), std::move(all), std::vector<std::string>{},
-                                     XT_TORCHRUN);
+    options.insert(options.end(), ours.begin(), ours.end());
+    return std::make_unique<Program>(folder_.path(), std::move(options), std::vector<std::string>{},
+                                     launcher);
+  }
+  std::unique_ptr<Program> torchrun(const std::string& line, std::int64_t steps) {
+    return launch(XT_TORCHRUN,
+                  {"--no-python", "--nproc-per-node", "2", "--master-port", some_port()}, line,
+                  steps);
+  }
+  std::unique_ptr<Program> mpirun(const std::string& line, std::int64_t steps) {
+    return launch(XT_MPIRUN,
+                  {"--allow-run-as-root", "--oversubscribe", "-n", "2", "-x",
+                   "MASTER_PORT=" + some_port(), "--mca", "odls_base_sigkill_timeout", "4"},
+                  line, steps);
   }
   void wait_for_steps(std::size_t n) const {
     for (int i = 0; i < 3000 && n_steps() < n; ++i)
@@ -95,22 +103,12 @@ Variables slurm(int rank) {
           {"SLURM_STEP_NODELIST", "localhost"},    {"SLURM_JOB_ID", std::to_string(getpid())}};
 }
 
-Variables open_mpi(int rank) {
-  return {{"OMPI_COMM_WORLD_RANK", std::to_string(rank)},
-          {"OMPI_COMM_WORLD_SIZE", "2"},
-          {"OMPI_COMM_WORLD_LOCAL_RANK", std::to_string(rank)},
-          {"MASTER_PORT", some_port()}};
-}
-
-TEST_F(Launchers, OfSlurmAndOpenMpiTellRanksWhereTheyMeet) {
-  for (const auto& variables : {slurm, open_mpi}) {
-    const auto second = rank(1, 3, variables(1)), first = rank(0, 3, variables(0));
-    const Answer answer = first->wait();
-    EXPECT_EQ(answer.exit_code, 0) << answer.err;
-    EXPECT_EQ(second->wait().exit_code, 0);
-    EXPECT_EQ(n_steps(), 3U);
-    std::filesystem::remove(plan_ / metrics_file_name);
-  }
+TEST_F(Launchers, OfSlurmTellRanksWhereTheyMeet) {
+  const auto second = rank(1, 3, slurm(1)), first = rank(0, 3, slurm(0));
+  const Answer answer = first->wait();
+  EXPECT_EQ(answer.exit_code, 0) << answer.err;
+  EXPECT_EQ(second->wait().exit_code, 0);
+  EXPECT_EQ(n_steps(), 3U);
 }
 
 TEST_F(Launchers, OfSlurmLeaveTheOthersToNameTheRankThatWasKilled) {
@@ -144,6 +142,25 @@ TEST_F(Launchers, OfTorchLeaveTheOthersToNameTheRankThatWasKilled) {
   EXPECT_NE(answer.exit_code, 0);
   EXPECT_THAT(answer.err,
               AllOf(HasSubstr("rank 1 was lost during"), HasSubstr("rank 0 ended with 3")));
+}
+
+TEST_F(Launchers, OfOpenMpiRunRanks) {
+  if (std::string_view(XT_MPIRUN).empty()) GTEST_SKIP() << "no mpirun";
+  const Answer answer = mpirun("exec \"$@\"", 3)->wait();
+  EXPECT_EQ(answer.exit_code, 0) << answer.err;
+  EXPECT_EQ(n_steps(), 3U);
+}
+
+TEST_F(Launchers, OfOpenMpiLeaveTheOthersToNameTheRankThatWasKilled) {
+  if (std::string_view(XT_MPIRUN).empty()) GTEST_SKIP() << "no mpirun";
+  const std::string told = (folder_.path() / "told").string();
+  const auto program =
+      mpirun(fmt::format("echo $$ > {}$OMPI_COMM_WORLD_RANK; exec \"$@\"", told), 5000);
+  wait_for_steps(2);
+  kill(static_cast<pid_t>(std::stoi(read_file(told + "1"))), SIGKILL);
+  const Answer answer = program->wait();
+  EXPECT_NE(answer.exit_code, 0);
+  EXPECT_THAT(answer.err, HasSubstr("rank 1 was lost during"));
 }
 
 }  // namespace

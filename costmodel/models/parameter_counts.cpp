@@ -1,6 +1,7 @@
 #include "costmodel/models/parameter_counts.h"
 
 #include "costmodel/models/decoder.h"
+#include "costmodel/units/format.h"
 
 namespace xt {
 namespace {
@@ -23,6 +24,10 @@ ParameterCounts parameter_counts(const Architecture& architecture) {
     of_experts += expert_elements(graph.decoder[layer]);
   const std::int64_t of_expert = of_experts / architecture.num_experts;
   return {all, all - (architecture.num_experts - architecture.num_experts_per_tok) * of_expert};
+}
+
+std::string in_billions(std::int64_t parameters) {
+  return significant(static_cast<double>(parameters) * 1e-9, 4);
 }
 
 }  // namespace xt

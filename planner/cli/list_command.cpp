@@ -25,14 +25,11 @@ void list_models(const Surroundings& around) {
                {"family", {}, Align::left},
                {"parameters", "10^9"},
                {"of a token", "10^9"}});
-  const auto billions = [](std::int64_t n) {
-    return significant(static_cast<double>(n) * 1e-9, 4);
-  };
   Json json = Json::array();
   for (const std::string& name : around.catalogue.model_names()) {
     const Architecture model = around.catalogue.model(name).architecture;
     const ParameterCounts counts = parameter_counts(model);
-    table.row({name, model.model_type, billions(counts.all), billions(counts.of_a_token)});
+    table.row({name, model.model_type, in_billions(counts.all), in_billions(counts.of_a_token)});
     json.push_back(Json::object({{"name", name},
                                  {"model_type", model.model_type},
                                  {"parameters", counts.all},

@@ -39,11 +39,8 @@ std::string data_lines(const Plan& plan, const Estimate& estimate) {
 // The model, how large it is, and how it is trained where that is not by the next token alone.
 std::string model_text(const Plan& plan) {
   const auto [all, of_a_token] = parameter_counts(plan.architecture);
-  const auto billions = [](std::int64_t count) {
-    return significant(static_cast<double>(count) * 1e-9, 4) + " × 10^9";
-  };
-  std::string text = fmt::format("{} ({} parameters", plan.model_name, billions(all));
-  if (of_a_token < all) text += fmt::format(", {} of a token", billions(of_a_token));
+  std::string text = fmt::format("{} ({} × 10^9 parameters", plan.model_name, in_billions(all));
+  if (of_a_token < all) text += fmt::format(", {} × 10^9 of a token", in_billions(of_a_token));
   text += ")";
   const std::int64_t n = plan.architecture.further_tokens;
   return n == 0 ? text : fmt::format("{} with {} further token{}", text, n, n == 1 ? "" : "s");

@@ -85,11 +85,11 @@ bool is_enough(const std::vector<Price>& prices, const Change& change) {
 // Both changes; none where they want different things of one field.
 std::optional<Change> both(const Change& first, const Change& second) {
   Change change = first;
-  for (const auto& [field, text] : second) {
+  for (const auto& one : second) {
     const bool is_taken =
-        std::ranges::any_of(first, [&](const auto& earlier) { return earlier.first == field; });
+        std::ranges::any_of(first, [&](const auto& other) { return other.first == one.first; });
     if (is_taken) return std::nullopt;
-    change.emplace_back(field, text);
+    change.push_back(one);
   }
   return change;
 }

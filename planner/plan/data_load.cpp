@@ -29,9 +29,13 @@ Strategy drawable(const LengthDistribution& lengths, Strategy strategy) {
   return strategy;
 }
 
+double samples_per_step(const LengthDistribution& lengths, const Strategy& strategy) {
+  return samples_per_pack(lengths, strategy) *
+         static_cast<double>(strategy.data_parallel() * strategy.packs_per_rank());
+}
+
 std::size_t n_samples(const LengthDistribution& lengths, const Strategy& strategy) {
-  const double per_step = samples_per_pack(lengths, strategy) *
-                          static_cast<double>(strategy.data_parallel() * strategy.packs_per_rank());
+  const double per_step = samples_per_step(lengths, strategy);
   const double steps =
       std::clamp(std::floor(most_samples / per_step), double{least_steps}, double{most_steps});
   return static_cast<std::size_t>(std::ceil(steps * per_step));
@@ -55,6 +59,10 @@ LoadSummary squared_lengths(const std::vector<PackLayout>& packs,
 }
 
 }  // namespace
+
+double drawn_samples(const LengthDistribution& lengths, const Strategy& strategy) {
+  return least_steps * samples_per_step(lengths, drawable(lengths, strategy));
+}
 
 DataLoad data_load(const LengthDistribution& lengths, PackLevel level, const Strategy& asked,
                    std::uint64_t seed) {

@@ -23,11 +23,16 @@ struct DataLoad {
   std::int64_t longest_sample = 0;  ///< of any pack
 };
 
+/// Samples of the steps that data_load() draws at least.
+double drawn_samples(const LengthDistribution& lengths, const Strategy& strategy);
+/// More take minutes and memory that a host may not have (64 million: 14 s and 5.3 GB).
+inline constexpr double most_drawn_samples = 5e7;
+
 /// Draws samples, packs them, and deals the packs to the ranks of `strategy`.
 ///
 /// Assumes: an epoch of 200 steps, or of as many as a million samples fill, but 4 at least, with
-/// fewer
-///          micro-steps where even those take more; ranks that share a pack count as one
+///          fewer micro-steps where even those take more; ranks that share a pack count as one; no
+///          more than most_drawn_samples
 /// Source:  XTuner V1: see costmodel/packing
 DataLoad data_load(const LengthDistribution& lengths, PackLevel level, const Strategy& strategy,
                    std::uint64_t seed);

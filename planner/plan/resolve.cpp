@@ -191,6 +191,13 @@ void Resolver::load_ranks() {
   const bool is_cut = rules_->is_executed && data.pack_level == PackLevel::hard;
   const bool fills_packs = fixed != nullptr && (is_cut || s.pack_length % fixed->tokens == 0);
   if (fills_packs) return;
+  const double drawn = drawn_samples(data.lengths, s);
+  if (drawn > most_drawn_samples)
+    return request_.problem(
+        "devices",
+        fmt::format("packs of a few steps hold {:.3g} samples, of which {:.3g} can be drawn", drawn,
+                    most_drawn_samples),
+        "take fewer devices, or samples that divide a pack");
   data.load = data_load(data.lengths, data.pack_level, s, static_cast<std::uint64_t>(plan_.seed));
   s.sample_length = data.load->longest_sample;
   s.sum_squared_lengths =

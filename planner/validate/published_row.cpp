@@ -266,8 +266,7 @@ struct PublishedFile {
 // Reads files one after the other and keeps the problems of all of them.
 class PublishedReader {
  public:
-  void read(const std::filesystem::path& path) {
-    const Document document = read_json(path);
+  void read(const Document& document) {
     Reader reader(document);
     PublishedFile file;
     if (has_schema(reader) && reader.read(file)) {
@@ -320,7 +319,13 @@ class PublishedReader {
 
 std::vector<PublishedRow> read_published(std::span<const std::filesystem::path> paths) {
   PublishedReader reader;
-  for (const std::filesystem::path& path : paths) reader.read(path);
+  for (const std::filesystem::path& path : paths) reader.read(read_json(path));
+  return reader.take();
+}
+
+std::vector<PublishedRow> parse_published(SourceText text) {
+  PublishedReader reader;
+  reader.read(parse_json_document(std::move(text)));
   return reader.take();
 }
 

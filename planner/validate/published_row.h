@@ -190,5 +190,9 @@ struct PublishedRow {
 ///
 /// Throws: InputError with every problem of all files; an id that occurs twice is one
 std::vector<PublishedRow> read_published(std::span<const std::filesystem::path> paths);
+/// The rows of the one file that holds `text`.
+///
+/// Throws: InputError with every problem
+std::vector<PublishedRow> parse_published(SourceText text);
 
 }  // namespace xt

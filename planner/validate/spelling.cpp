@@ -32,7 +32,8 @@ std::vector<std::string> words_of(std::string_view text) {
 
 bool has_words(std::string_view text, std::string_view part) {
   const std::vector<std::string> words = words_of(text), some = words_of(part);
-  return some.empty() || !std::ranges::search(words, some).empty();
+  return std::search(words.begin(), words.end(), some.begin(), some.end()) != words.end() ||
+         some.empty();
 }
 
 bool begins_with_words(std::string_view text, std::string_view part) {

@@ -1,5 +1,6 @@
 // Samples of different lengths: what waiting for the longest costs, and what grouping packs saves.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "planner/estimate/estimate.h"
@@ -83,6 +84,12 @@ TEST(DataLoad, OfHugeRunsIsDrawnFromFewerMicroSteps) {
                                     {"sample_length", "lognormal(3000, 1)"}})
                              .data.load;
   EXPECT_LE(load.n_packs, 10 * 4096);
+}
+
+TEST(DataLoad, OfMoreSamplesThanMemoryHoldsIsRefused) {
+  const Flags huge = {{"devices", "1000000"}, {"sample_length", "lognormal(1000, 1)"}};
+  EXPECT_THAT(test::refusal_by([&] { return plan_with(huge); }),
+              testing::HasSubstr("samples, of which 5e+07 can be drawn"));
 }
 
 TEST(DataLoad, MorePacksInLockStepAreMoreAlike) {

@@ -2,32 +2,35 @@
 
 #include <charconv>
 #include <optional>
+#include <system_error>
 
 #include "planner/validate/spelling.h"
 
 namespace xt {
 namespace {
 
-std::optional<std::int64_t> reduce_bucket(const PublishedRow& row) {
-  constexpr std::string_view before = "reduce bucket ";
+// The number that stands between `before` and `behind` in a row's notes.
+std::optional<double> number_in_notes(const PublishedRow& row, std::string_view before,
+                                      std::string_view behind = {}) {
   const std::size_t found = row.notes.find(before);
   if (found == std::string::npos) return std::nullopt;
-  const char* const number = row.notes.data() + found + before.size();
-  double elements = 0;
-  std::from_chars(number, row.notes.data() + row.notes.size(), elements);
-  return static_cast<std::int64_t>(elements);
+  const char* const end = row.notes.data() + row.notes.size();
+  double number = 0;
+  const auto read = std::from_chars(row.notes.data() + found + before.size(), end, number);
+  const bool is_one = read.ec == std::errc() && std::string_view(read.ptr, end).starts_with(behind);
+  return is_one ? std::optional(number) : std::nullopt;
 }
 
 }  // namespace
 
 std::int64_t state_ranks(const PublishedRow& row) {
-  constexpr std::string_view before = "optimizer state sharded over ";
-  const std::size_t found = row.notes.find(before);
-  if (found == std::string::npos) return 0;
-  const char* const number = row.notes.data() + found + before.size();
-  std::int64_t ranks = 0;
-  std::from_chars(number, row.notes.data() + row.notes.size(), ranks);
-  return ranks;
+  return static_cast<std::int64_t>(
+      number_in_notes(row, "optimizer state sharded over ").value_or(0));
+}
+
+double below_steady(const PublishedRow& row) {
+  return number_in_notes(row, "from the start, about ", " % below the steady value").value_or(0) /
+         100;
 }
 
 bool is_of_first_stage(const PublishedRow& row) {
@@ -72,8 +75,8 @@ bool stops_recompute_early(const PublishedRow& row) {
 std::vector<std::pair<std::string, std::string>> flags_of_notes(const PublishedRow& row) {
   std::vector<std::pair<std::string, std::string>> flags;
   if (compiles_loss(row)) flags.emplace_back("compile_loss", "true");
-  if (const auto bucket = reduce_bucket(row))
-    flags.emplace_back("reduce_bucket", std::to_string(*bucket));
+  if (const std::optional<double> elements = number_in_notes(row, "reduce bucket "))
+    flags.emplace_back("reduce_bucket", std::to_string(static_cast<std::int64_t>(*elements)));
   if (row.notes.find("fused matmul+communication (mc2)") != std::string::npos)
     flags.emplace_back("tensor_parallel_overlap", "true");
   if (returns_logits(row)) flags.emplace_back("return_logits", "true");

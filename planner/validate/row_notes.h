@@ -15,6 +15,10 @@ namespace xt {
 /// Ranks that share optimizer state, as notes of InternEvo's rows say; 0: all.
 std::int64_t state_ranks(const PublishedRow& row);
 
+/// By which part of the steady rate a row's, which is a mean from the first step on, lies below it;
+/// 0 where its notes say nothing of the kind.
+double below_steady(const PublishedRow& row);
+
 /// Whether a row's memory is that of the first stage of its pipeline: nanotron's rank 0 writes the
 /// tables of a benchmark, whatever rank logs.
 ///

@@ -58,7 +58,10 @@ RowPrediction predict(const Plan& plan) { return prediction_of(plan, estimate(pl
 RowPrediction predict(const PublishedRow& row, const Plan& plan) {
   const Estimate answer = estimate(plan);
   RowPrediction prediction = prediction_of(plan, answer);
-  prediction.tokens_per_device_s /= static_cast<double>(dies_of_row(row, plan.profile));
+  const double steady_part = 1 - below_steady(row);
+  prediction.tokens_per_device_s *=
+      steady_part / static_cast<double>(dies_of_row(row, plan.profile));
+  prediction.step_time_s /= steady_part;
   if (is_of_first_stage(row) && answer.pipeline)
     take_stage(prediction, answer.pipeline->stages.front());
   if (is_of_last_stage(row) && answer.pipeline)

@@ -97,7 +97,7 @@ struct Validation {
 /// What `plan` predicts.
 RowPrediction predict(const Plan& plan);
 /// The same in the devices that `row` counts, which may be parts of the plan's, with memory of the
-/// stage that it tells of.
+/// stage that it tells of, and as slow as a mean that begins with the first step, where it is one.
 RowPrediction predict(const PublishedRow& row, const Plan& plan);
 
 /// Prices every row, on `n_threads` threads.

@@ -4,6 +4,7 @@
 
 #include "costmodel/report/table.h"
 #include "costmodel/units/format.h"
+#include "planner/validate/row_notes.h"
 #include "planner/validate/validate.h"
 
 namespace xt {
@@ -177,7 +178,10 @@ std::string error_table(const RowScore& of) {
   const std::optional<double> tokens = of.row.tokens_per_device_s();
   const std::optional<bool> oom = of.row.measured.oom;
   Table table({{"", {}, Align::left}, {"predicted"}, {"measured"}, {"error", "%"}});
-  table.row({"tokens per device per second", "~" + significant(predicted.tokens_per_device_s, 4),
+  const double below = below_steady(of.row);
+  table.row({"tokens per device per second" +
+                 (below > 0 ? fmt::format(", {} below steady ones", percent(below)) : ""),
+             "~" + significant(predicted.tokens_per_device_s, 4),
              tokens ? significant(*tokens, 4) : "", error_cell(of.time_error)});
   if (of.null_model_time_error)
     table.row({"  by the null model", "", "", error_cell(of.null_model_time_error)});

@@ -30,6 +30,15 @@ TEST(RowNotes, SayHowManyGradientsArePutTogether) {
   EXPECT_EQ(flags_of_notes(row), bucket);
 }
 
+TEST(RowNotes, SayHowFarAMeanFromTheStartLiesBelowTheSteadyRate) {
+  PublishedRow row = test::row_of("trl");
+  EXPECT_EQ(below_steady(row), 0);
+  row.notes = "no Liger; mean over 20 steps from the start, about 5 % below the steady value; SDPA";
+  EXPECT_DOUBLE_EQ(below_steady(row), 0.05);
+  row.notes = "mean over 20 steps from the start, about 2 s behind";
+  EXPECT_EQ(below_steady(row), 0);
+}
+
 TEST(RowNotes, SayThatTransformerEngineHasTheLoss) {
   PublishedRow row = test::row_of("simumax");
   EXPECT_FALSE(compiles_loss(row));

@@ -9,6 +9,7 @@
 
 #include "costmodel/ir/op_graph.h"
 #include "costmodel/models/architecture.h"
+#include "costmodel/models/around_experts.h"
 #include "costmodel/models/decoder.h"
 #include "costmodel/models/tensor_ranks.h"
 
@@ -287,30 +288,6 @@ class DenseHalf {
   ValueId seen_{}, silu_{}, act_{};
 };
 
-/// The bias of each expert behind its last product where rows were weighted before it: times a
-/// row's weight and in fp32, by kernels of each expert, whose results are joined and narrowed
-/// again.
-///
-/// Source:  Megatron-LM, core/transformer/moe/experts.py, TEGroupedMLP._apply_bias, whose gradients
-///          autograd makes: one kernel for each product, sum and conversion
-class ExpertBias {
- public:
-  ExpertBias(BlockWriter& write, Extent rows, std::int64_t width, std::int64_t experts, DType dtype)
-      : write_(write), rows_(rows), width_(width), experts_(experts), narrow_(xt::width(dtype)) {}
-  /// What is passed on of the product's `out`.
-  ValueId forward(std::string_view part, ValueId out);
-  /// The gradient of the product's output; `gradient` is the biases'.
-  ValueId backward(std::string_view part, ValueId d_biased, ValueId gradient);
-
- private:
-  void pass(Pass pass, std::string_view part, std::int64_t bytes, std::int64_t calls, ValueId from,
-            ValueId to);
-
-  BlockWriter& write_;
-  Extent rows_;
-  std::int64_t width_, experts_, narrow_;
-};
-
 /// Writes forward and backward of a routed SwiGLU ffn, with the exchange of rows when experts are
 /// spread over ranks.
 ///
@@ -360,6 +337,8 @@ class RoutedHalf {
   bool pads_rows() const;
   bool adds_bias_apart() const { return down_bias_ && options_.has_transformer_engine; }
   ExpertBias down_bias() const { return {write_, rows(), E_, X_ / ep_, options_.dtype}; }
+  bool clamps_apart() const { return is_clamped_ && options_.has_transformer_engine; }
+  ExpertClamp clamp() const { return {write_, rows(), F_, options_.dtype}; }
   ValueId copied_rows(Pass pass, std::string_view part, ValueId rows);
   void combine_copies();
   void finish_combine();
@@ -391,8 +370,8 @@ class RoutedHalf {
       shared_input_{}, shared_gate_up_weight_{}, shared_gate_up_gradient_{}, shared_down_weight_{},
       shared_down_gradient_{}, shared_gate_up_{}, shared_act_{}, shared_out_{}, weights_{},
       indices_{}, order_{}, counts_{}, received_counts_{}, received_weights_{}, expert_input_{},
-      gate_up_{}, silu_{}, act_{}, returned_{}, d_weights_{}, d_received_weights_{}, d_out_{},
-      d_gate_up_{};
+      gate_up_{}, clamped_{}, silu_{}, act_{}, returned_{}, d_weights_{}, d_received_weights_{},
+      d_out_{}, d_gate_up_{};
   std::optional<GraphParameter> router_bias_, gate_up_bias_, down_bias_;
   std::optional<ValueId> choice_bias_, load_, pack_load_, balance_loss_;
 };

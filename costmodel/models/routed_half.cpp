@@ -214,7 +214,7 @@ void RoutedHalf::combine() {
   const ValueId out = write_.value({rows(), E_, 1});
   product("experts.down", E_, F_, act_, w2_, adds_bias_apart() ? std::nullopt : down_bias_, out);
   returned_ = copied_rows(Pass::forward, "experts.down", out);
-  if (adds_bias_apart()) returned_ = down_bias().forward("experts.down", returned_);
+  if (adds_bias_apart()) returned_ = down_bias().forward(returned_);
   if (sends_copies()) return combine_copies();
   if (gathers_tokens()) return combine_gathered();
   if (ep_ > 1) {
@@ -263,21 +263,21 @@ void RoutedHalf::forward() {
   act_ = write_.value({rows(), F_, 1});
   product("experts.gate_up", 2 * F_, E_, expert_input_, w13_, gate_up_bias_, gate_up_);
   const Kernel activation = is_clamped_ ? Kernel::swiglu_clamped : Kernel::swiglu;
+  clamped_ = clamps_apart() ? clamp().forward(gate_up_) : gate_up_;
   if (is_unfused()) {
     activate_unfused();
   } else if (options_.weighs_activations) {
     write_.forward(activation, "experts.activation", {rows(), F_},
-                   {gate_up_, exchanges_weights() ? received_weights_ : weights_}, {act_});
+                   {clamped_, exchanges_weights() ? received_weights_ : weights_}, {act_});
   } else {
-    write_.forward(activation, "experts.activation", {rows(), F_}, {gate_up_}, {act_});
+    write_.forward(activation, "experts.activation", {rows(), F_}, {clamped_}, {act_});
   }
   combine();
 }
 
 // From the gradient of the experts' output to that of their input, weight gradients left aside.
 void RoutedHalf::experts_backward() {
-  if (adds_bias_apart())
-    d_out_ = down_bias().backward("experts.down", d_out_, down_bias_->gradient);
+  if (adds_bias_apart()) d_out_ = down_bias().backward(d_out_, down_bias_->gradient);
   d_out_ = copied_rows(Pass::backward, "experts.down", d_out_);
   const ValueId d_act = write_.value({rows(), F_, 1});
   d_gate_up_ = write_.value({rows(), 2 * F_, 1});
@@ -289,13 +289,14 @@ void RoutedHalf::experts_backward() {
   if (exchanges_weights()) {
     d_received_weights_ = write_.value({rows(), 1, 1}, DType::fp32);
     write_.backward(kernel, "experts.activation", {rows(), F_},
-                    {d_act, gate_up_, received_weights_}, {d_gate_up_, d_received_weights_});
+                    {d_act, clamped_, received_weights_}, {d_gate_up_, d_received_weights_});
   } else if (options_.weighs_activations) {
-    write_.backward(kernel, "experts.activation", {rows(), F_}, {d_act, gate_up_, weights_},
+    write_.backward(kernel, "experts.activation", {rows(), F_}, {d_act, clamped_, weights_},
                     {d_gate_up_, d_weights_});
   } else {
-    write_.backward(kernel, "experts.activation", {rows(), F_}, {d_act, gate_up_}, {d_gate_up_});
+    write_.backward(kernel, "experts.activation", {rows(), F_}, {d_act, clamped_}, {d_gate_up_});
   }
+  if (clamps_apart()) d_gate_up_ = clamp().backward(d_gate_up_, gate_up_);
 }
 
 // What a token's rows get of its gradient, and their weights where they weighed these rows.

@@ -94,12 +94,14 @@ TEST(TransformerEngine, TensorRanksGatherOneByteAndScatterTwo) {
   }
 }
 
-// Kernels that passes of a layer's experts are issued as in `phase`, passes of one kernel apart.
-std::vector<std::int64_t> calls_of_experts(const Schedule& schedule, Phase phase) {
+// Kernels that passes of a layer's experts, or of a part of them, are issued as in `phase`, passes
+// of one kernel apart.
+std::vector<std::int64_t> calls_of_experts(const Schedule& schedule, Phase phase,
+                                           std::string_view of = "experts.") {
   std::vector<std::int64_t> calls;
   for (const Op& op : schedule.ops) {
     const Work& work = schedule.work(op);
-    const bool is_of_experts = schedule.parts[op.origin.part].starts_with("experts.");
+    const bool is_of_experts = schedule.parts[op.origin.part].starts_with(of);
     if (work.kernel == Kernel::cast && is_of_experts && op.origin.layer == 1 &&
         op.origin.phase == phase && work.extents[2] != Extent{})
       calls.push_back(work.extents[2].code);
@@ -152,11 +154,35 @@ TEST(TransformerEngine, BiasesOfExpertsAreAddedExpertByExpert) {
                          {"expert_parallel", "4"},
                          {"engine", engine},
                          {"pack_length", "4096"}};
-    return calls_of_experts(estimate_of(flags).schedule, phase);
+    return calls_of_experts(estimate_of(flags).schedule, phase, "experts.down");
   };
   EXPECT_THAT(calls("megatron", Phase::forward), testing::ElementsAre(16));
   EXPECT_THAT(calls("megatron", Phase::backward), testing::ElementsAre(8, 32));
   EXPECT_THAT(calls("mindspeed", Phase::forward), testing::IsEmpty());
+}
+
+// Of each row's 2 · F numbers one pass clamps and one joins the halves; backwards 12 bytes for each
+// of F say what was within, 10 choose and 8 join.
+TEST(TransformerEngine, ActivationsOfExpertsAreClampedByKernelsOfTheirOwn) {
+  const auto bytes_a_row = [](const char* engine, Phase phase) {
+    const Schedule schedule = estimate_of({{"model", "gpt_oss_20b"},
+                                           {"expert_parallel", "4"},
+                                           {"engine", engine},
+                                           {"pack_length", "4096"}})
+                                  .schedule;
+    std::vector<std::int64_t> bytes;
+    for (const Op& op : schedule.ops)
+      if (op.origin.layer == 1 && op.origin.phase == phase &&
+          schedule.parts[op.origin.part] == "experts.activation" &&
+          schedule.work(op).kernel == Kernel::cast)
+        bytes.push_back(schedule.work(op).extents[1].code);
+    return bytes;
+  };
+  constexpr std::int64_t F = 2880;
+  EXPECT_THAT(bytes_a_row("megatron", Phase::forward), testing::ElementsAre(8 * F, 8 * F));
+  EXPECT_THAT(bytes_a_row("megatron", Phase::backward),
+              testing::ElementsAre(12 * F, 10 * F, 8 * F));
+  EXPECT_THAT(bytes_a_row("mindspeed", Phase::forward), testing::IsEmpty());
 }
 
 std::int64_t bytes_of_parameters(const Schedule& schedule) {

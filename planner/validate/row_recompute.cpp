@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <span>
 
 #include "planner/recompute_ops.h"
 #include "planner/validate/spelling.h"
@@ -12,16 +13,22 @@
 namespace xt {
 namespace {
 
-// Per-op recompute of torchtitan, by how rows begin to tell it.
+bool says_any(const PublishedRow& row, std::span<const std::string_view> phrases) {
+  return std::ranges::any_of(
+      phrases, [&](std::string_view phrase) { return has_words(*row.recompute_detail, phrase); });
+}
+
+// Per-op recompute of torchtitan, by words that tell it.
 constexpr std::string_view dropped_by_op = "norms+activations+every_second_product";
-constexpr std::array<std::string_view, 2> per_op_details = {"per-op selective checkpointing",
-                                                            "per operator:"};
+constexpr std::array<std::string_view, 9> per_op_words = {
+    "per op",         "per operator",       "op level",
+    "selective op",   "every second mm",    "every second matmul",
+    "every other mm", "every other matmul", "every second matrix product"};
+constexpr std::array<std::string_view, 2> half_of_layers_words = {"every second layer",
+                                                                  "every other layer"};
 
 bool recomputes_by_op(const PublishedRow& row) {
-  return row.recompute == PublishedRecompute::selective &&
-         std::ranges::any_of(per_op_details, [&](std::string_view begin) {
-           return row.recompute_detail->starts_with(begin);
-         });
+  return row.recompute == PublishedRecompute::selective && says_any(row, per_op_words);
 }
 
 // Products and attention are kept, and all else is computed again; products of experts too, which
@@ -147,8 +154,7 @@ std::optional<std::string> recompute_of(const PublishedRow& row) {
   if (row.recompute == PublishedRecompute::none) return "none";
   if (row.recompute == PublishedRecompute::full) return "all";
   const std::string_view detail = *row.recompute_detail;
-  if (detail == "full recomputation of every second layer")
-    return std::to_string(row.model.num_hidden_layers / 2);
+  if (says_any(row, half_of_layers_words)) return std::to_string(row.model.num_hidden_layers / 2);
   const auto part = part_of_layers(detail);
   const std::int64_t layers = row.model.num_hidden_layers;
   if (part && part->all == layers && part->rest.empty()) return std::to_string(part->some);

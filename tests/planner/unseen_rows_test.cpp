@@ -155,6 +155,21 @@ TEST(UnseenRow, ModulesThatRunAgainAreReadInAnyOrder) {
   EXPECT_EQ(ops("core_attn, mla_up_proj"), std::nullopt);
 }
 
+TEST(UnseenRow, RecomputeByOpAndOfHalfTheLayersIsReadHoweverItIsSpelled) {
+  PublishedRow row = row_named("torchao-7fa067b3");
+  const std::optional<std::string> by_op = dropped_ops(row);
+  for (const char* detail : {"selective op: every other matmul is recomputed", "Per-OP SAC",
+                             "op-level selective AC, attention saved"}) {
+    row.recompute_detail = detail;
+    EXPECT_EQ(dropped_ops(row), by_op) << detail;
+  }
+  row.recompute_detail = "every other layer is checkpointed";
+  EXPECT_EQ(dropped_ops(row), std::nullopt);
+  EXPECT_EQ(recompute_of(row), "16");
+  row.recompute_detail = "whatever optimizes best";
+  EXPECT_EQ(recompute_of(row), std::nullopt);
+}
+
 TEST(UnseenRow, ReasonsQuoteWhatTheyRefuse) {
   PublishedRow row = row_named("xtuner-v1-67907ff0");
   row.offload = "every second tensor";

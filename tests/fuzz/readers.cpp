@@ -17,6 +17,8 @@
 #include "costmodel/models/config.h"
 #include "costmodel/models/decoder.h"
 #include "planner/plan/run_file.h"
+#include "planner/validate/row_plan.h"
+#include "planner/validate/validate.h"
 
 namespace xt {
 namespace {
@@ -68,13 +70,36 @@ void read_model(std::string_view bytes) {
   (void)build_decoder(config.architecture, {});
 }
 
-constexpr std::array<FuzzedReader, 7> readers = {{{"safetensors", read_safetensors},
+bool is_cheap(const Plan& plan) {
+  return plan.architecture.num_hidden_layers <= 16 && plan.strategy.gradient_accumulation <= 8;
+}
+
+Profiles all_profiles() {
+  const Catalogue catalogue{XT_DATA_ROOT};
+  Profiles profiles;
+  for (const std::string& name : catalogue.machine_names())
+    profiles.emplace(name, catalogue.machine(name));
+  return profiles;
+}
+
+// Rows are priced too: whatever they say, there is a plan or a reason.
+void read_published_rows(std::string_view bytes) {
+  const std::vector<PublishedRow> rows = parse_published(source(bytes));
+  static const Profiles profiles = all_profiles();
+  for (const PublishedRow& row : rows) {
+    const RowPlan priced = plan_of(row, profiles);
+    if (priced.plan && is_cheap(*priced.plan)) (void)predict(row, *priced.plan);
+  }
+}
+
+constexpr std::array<FuzzedReader, 8> readers = {{{"safetensors", read_safetensors},
                                                   {"token_index", read_index},
                                                   {"plan", read_plan_file},
                                                   {"schedule", read_schedule_lines},
                                                   {"run_file", read_run_file},
                                                   {"profile", read_profile},
-                                                  {"model_config", read_model}}};
+                                                  {"model_config", read_model},
+                                                  {"published_rows", read_published_rows}}};
 
 }  // namespace
 

@@ -12,6 +12,12 @@ void RowPasses::operator()(Pass pass, std::int64_t bytes, std::int64_t calls, Va
   write_.in(pass, Kernel::cast, part_, {rows_, bytes, calls > 1 ? calls : 0}, {from}, {to});
 }
 
+ValueId RowPasses::wait_for(ValueId value) {
+  const ValueId number = write_.value({1, 1, 1});
+  write_.forward(Kernel::wait, part_, {}, {value}, {number}, Lane::host);
+  return number;
+}
+
 ValueId RowPasses::value(std::int64_t width, DType dtype) const {
   return write_.value({rows_, width, 1}, dtype);
 }
@@ -41,13 +47,13 @@ ValueId ExpertBias::backward(ValueId d_biased, ValueId gradient) {
   return d_out;
 }
 
-ValueId ExpertClamp::forward(ValueId gate_up) {
+ExpertClamp::Clamped ExpertClamp::forward(ValueId gate_up) {
   const std::int64_t bytes = 2 * half_ * 2 * width(dtype_);
   const ValueId halves = pass_.value(2 * half_, dtype_);
   const ValueId clamped = pass_.value(2 * half_, dtype_);
   pass_(Pass::forward, bytes, 2, gate_up, halves);
   pass_(Pass::forward, bytes, 1, halves, clamped);
-  return clamped;
+  return {clamped, pass_.wait_for(clamped)};
 }
 
 ValueId ExpertClamp::backward(ValueId d_clamped, ValueId gate_up) {

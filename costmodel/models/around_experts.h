@@ -16,6 +16,8 @@ class RowPasses {
       : write_(write), rows_(rows), part_(part) {}
   /// `calls` kernels that read `from`, write `to`, and move `bytes` a row.
   void operator()(Pass pass, std::int64_t bytes, std::int64_t calls, ValueId from, ValueId to);
+  /// A number that the host has behind `value`, for which it waits.
+  ValueId wait_for(ValueId value);
   /// Room for `width` numbers a row.
   ValueId value(std::int64_t width, DType dtype) const;
 
@@ -48,18 +50,21 @@ class ExpertBias {
 
 /// The clamps before a gated activation, which no kernel of it has: each half of what the product
 /// left is clamped and both are joined; the activation reads and keeps the joined one, the clamps
-/// keep what they read.
+/// keep what they read. Then the activation's offset becomes a tensor of the device, by a copy that
+/// the host waits for.
 ///
 /// Source:  Megatron-LM, core/fusions/fused_bias_geglu.py, weighted_bias_quick_geglu_impl; PyTorch,
-///          csrc/autograd/FunctionsManual.cpp, clamp_backward: comparisons and a choice
-/// Assumes: nothing for the activation's offset, which is copied to the device on each call while
-///          the host waits
+///          csrc/autograd/FunctionsManual.cpp, clamp_backward: comparisons and a choice, and
+///          ATen/native/cuda/Copy.cu: memcpy_and_sync
 class ExpertClamp {
  public:
   ExpertClamp(BlockWriter& write, Extent rows, std::int64_t half, DType dtype)
       : pass_(write, rows, "experts.activation"), half_(half), dtype_(dtype) {}
-  /// What the activation reads.
-  ValueId forward(ValueId gate_up);
+  /// What the activation reads: the clamped halves, and its offset.
+  struct Clamped {
+    ValueId halves, offset;
+  };
+  Clamped forward(ValueId gate_up);
   /// The gradient of `gate_up` out of that of what forward() gave.
   ValueId backward(ValueId d_clamped, ValueId gate_up);
 

@@ -337,7 +337,9 @@ class RoutedHalf {
   bool pads_rows() const;
   bool adds_bias_apart() const { return down_bias_ && options_.has_transformer_engine; }
   ExpertBias down_bias() const { return {write_, rows(), E_, X_ / ep_, options_.dtype}; }
-  bool clamps_apart() const { return is_clamped_ && options_.has_transformer_engine; }
+  bool clamps_apart() const {
+    return is_clamped_ && options_.has_transformer_engine && options_.weighs_activations;
+  }
   ExpertClamp clamp() const { return {write_, rows(), F_, options_.dtype}; }
   ValueId copied_rows(Pass pass, std::string_view part, ValueId rows);
   void combine_copies();

@@ -263,12 +263,17 @@ void RoutedHalf::forward() {
   act_ = write_.value({rows(), F_, 1});
   product("experts.gate_up", 2 * F_, E_, expert_input_, w13_, gate_up_bias_, gate_up_);
   const Kernel activation = is_clamped_ ? Kernel::swiglu_clamped : Kernel::swiglu;
-  clamped_ = clamps_apart() ? clamp().forward(gate_up_) : gate_up_;
+  const ValueId row_weights = exchanges_weights() ? received_weights_ : weights_;
+  clamped_ = gate_up_;
   if (is_unfused()) {
     activate_unfused();
+  } else if (clamps_apart()) {
+    const auto [halves, offset] = clamp().forward(gate_up_);
+    clamped_ = halves;
+    write_.forward(activation, "experts.activation", {rows(), F_}, {halves, row_weights, offset},
+                   {act_});
   } else if (options_.weighs_activations) {
-    write_.forward(activation, "experts.activation", {rows(), F_},
-                   {clamped_, exchanges_weights() ? received_weights_ : weights_}, {act_});
+    write_.forward(activation, "experts.activation", {rows(), F_}, {clamped_, row_weights}, {act_});
   } else {
     write_.forward(activation, "experts.activation", {rows(), F_}, {clamped_}, {act_});
   }

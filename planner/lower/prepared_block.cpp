@@ -170,6 +170,9 @@ bool drops(const OpGraph& graph, const Block& block, const GraphOp& op, const Re
                                                       : RecomputeOp::norms);
     case KernelClass::grouped_matrix:
       return dropped.has(RecomputeOp::experts) || dropped.has(RecomputeOp::expert_products);
+    case KernelClass::host:
+      return dropped.has(part.ends_with("activation") ? RecomputeOp::activations
+                                                      : RecomputeOp::experts);
     default:
       return dropped.has(RecomputeOp::experts);
   }

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "costmodel/ir/memory.h"
 #include "planner/estimate/estimate.h"
 #include "tests/planner/plans.h"
@@ -183,6 +185,27 @@ TEST(TransformerEngine, ActivationsOfExpertsAreClampedByKernelsOfTheirOwn) {
   EXPECT_THAT(bytes_a_row("megatron", Phase::backward),
               testing::ElementsAre(12 * F, 10 * F, 8 * F));
   EXPECT_THAT(bytes_a_row("mindspeed", Phase::forward), testing::IsEmpty());
+}
+
+// The offset of the activation is copied to the device each time that it runs.
+TEST(TransformerEngine, TheHostWaitsForTheOffsetOfAClampedActivationAsOftenAsItRuns) {
+  const auto waits = [](const char* engine, const char* model, Phase phase) {
+    const Schedule schedule = estimate_of({{"model", model},
+                                           {"expert_parallel", "4"},
+                                           {"engine", engine},
+                                           {"recompute", "all"},
+                                           {"recompute_ops", "activations"},
+                                           {"pack_length", "4096"}})
+                                  .schedule;
+    return std::ranges::count_if(schedule.ops, [&](const Op& op) {
+      return schedule.work(op).kernel == Kernel::wait && op.origin.layer == 1 &&
+             op.origin.phase == phase;
+    });
+  };
+  for (const Phase phase : {Phase::forward, Phase::recompute}) {
+    EXPECT_EQ(waits("megatron", "gpt_oss_20b", phase), 1);
+    EXPECT_EQ(waits("megatron", "qwen3_30b_a3b", phase), 0);
+  }
 }
 
 std::int64_t bytes_of_parameters(const Schedule& schedule) {

@@ -26,18 +26,23 @@ void Lowering::log_metrics() {
   }
 }
 
-// Logits are read for a cross-entropy without its gradient, for their largest twice, for where that
-// is and for what they are less than it, which is then exponentials and read once more for a sum.
+// Logits are read for a cross-entropy without its gradient and copied. The copy is read for its
+// largest twice, for where that is and for what it is less than that, of which exponentials are
+// made and read once more for a sum.
 //
 // Source: InternLM 0.2, model/metrics.py, AccPerplex and its LossWithTypeId, which
 // core/scheduler/no_pipeline_scheduler.py calls between the forward pass and the loss
 void Lowering::score_logits(std::int64_t rows, BufferId logits) {
   const Origin from = origin(Phase::loss, StepPart::metrics);
   const std::int64_t V = graph_.vocabulary, wide = width(DType::fp32);
-  const BufferId less =
-      build_.transient({{rows, V, 1}, DType::fp32, MemoryCategory::logits_and_loss, Space::device});
-  op(Kernel::cast, from, {rows * V, (5 + 1) * wide, 5}, {logits}, {less});
-  op(Kernel::cast, from, {rows * V, (2 + 1) * wide, 2}, {less}, {less});
+  const auto made = [&] {
+    return build_.transient(
+        {{rows, V, 1}, DType::fp32, MemoryCategory::logits_and_loss, Space::device});
+  };
+  const BufferId copy = made(), less = made(), exponentials = made();
+  op(Kernel::cast, from, {rows * V, (2 + 1) * wide, 2}, {logits}, {copy});
+  op(Kernel::cast, from, {rows * V, (4 + 1) * wide, 4}, {copy}, {less});
+  op(Kernel::cast, from, {rows * V, (2 + 1) * wide, 2}, {copy, less}, {exponentials});
 }
 
 // What a model put out is widened. Of so many tokens at a time log-probabilities are made, and
